@@ -1,5 +1,6 @@
 // Batches of GPU tasks, launched as CUDA graphs, on the simulated CUDA runtime.
 #include <atomic>
+#include <memory>
 #include <stdexcept>
 #include <vector>
 
@@ -266,6 +267,38 @@ TEST_CASE("T52: a failed body in a batch fails its own task; the others' work is
   CHECK_NOTHROW(engine.wait(x));
   CHECK(word == after(0, 30));
   CHECK(other == (Word{14348907} - 1) / 2);  // fifteen tasks came before the failure
+}
+
+TEST_CASE("Of a batch that is gone nothing stays: neither its bodies nor that one of them failed", "[sim]") {
+  Sim sim;
+  const auto held = std::make_shared<int>(1);
+  std::vector<Var> failing;
+  sim.keep_batches_open();
+  Word word = 0;
+  Engine engine({.workers = 1});
+  Var x = engine.new_var();
+  for (int i = 0; i < 30; ++i) {
+    push_append(engine, x, word, 1, [held](Queue) {});
+    failing.push_back(engine.new_var());
+    engine.push(
+        {.name = "fails", .device = gpu(0), .access = {write(failing.back())}, .capturable = true}, [](Queue queue) {
+          (void)queue.stream();
+          throw std::runtime_error("on purpose");
+        });
+  }
+  engine.wait(x);
+  for (const Var& y : failing)
+    CHECK_THROWS_AS(engine.wait(y), TaskFailed);
+  CHECK(test::eventually([&] { return held.use_count() == 1; }));
+  word = 0;
+  for (int i = 0; i < 60; ++i)
+    push_append(engine, x, word, static_cast<Word>(i), [i](Queue queue) {
+      if (i == 50)
+        cudaStreamQuery(static_cast<cudaStream_t>(queue.stream()));
+      cudaGetLastError();
+    });
+  engine.wait(x);
+  CHECK((engine.counters().reissued > 1 && word == after(0, 60)));
 }
 
 TEST_CASE("T49: a graph that cannot be made, brought up to date or launched is launched task by task", "[sim]") {

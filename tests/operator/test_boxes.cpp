@@ -103,6 +103,7 @@ const std::vector<BoxNmsOptions> k_options = {
     {},
     {.overlap_thresh = 0.2, .id_index = 0},
     {.overlap_thresh = 0.3, .topk = 7, .id_index = 0, .background_id = 1},
+    {.overlap_thresh = 0.3, .id_index = 0, .background_id = 0},
     {.overlap_thresh = 0.1, .valid_thresh = 0.5, .id_index = 0, .force_suppress = true},
     {.overlap_thresh = 0.25, .in_format = BoxFormat::center, .out_format = BoxFormat::center},
 };

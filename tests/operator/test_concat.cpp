@@ -152,7 +152,8 @@ TEST_CASE("concat on a GPU joins rows of odd lengths, of few arrays and of more"
              {70000},
              {33333, 32769},
              {17, 1, 1, 1, 31, 16, 15, 14, 7, 8, 9, 101, 3, 5, 2, 64},
-             {17, 1, 1, 1, 31, 16, 15, 14, 7, 8, 9, 101, 3, 5, 2, 63, 1}}) {
+             {17, 1, 1, 1, 31, 16, 15, 14, 7, 8, 9, 101, 3, 5, 2, 63, 1},
+             std::vector<std::int64_t>(70, 3)}) {  // more than a launch takes
       std::int64_t whole = 0;
       for (const std::int64_t width : widths)
         whole += width;

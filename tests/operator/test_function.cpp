@@ -214,6 +214,7 @@ TEST_CASE("Products at the ends: linear and empty functions, wrong shapes", "[au
   CHECK(autograd::hessian(linear, x).to_vector<float>() == Values(4, 0.0f));
   CHECK(autograd::hvp(linear, x, x).to_vector<float>() == Values(2, 0.0f));
   CHECK(autograd::jvp(linear, x, x).second.item<float>() == 3.0f);
+  CHECK(autograd::jvp([](const NDArray& at) { return sign(at); }, x, x).second.to_vector<float>() == Values(2, 0.0f));
   CHECK(autograd::jacobian([](const NDArray& at) { return at.slice(0, 0, 0); }, x).shape() == Shape{0, 2});
   CHECK(autograd::jacobian(linear, array(Values{}, {0})).shape() == Shape{0});
   CHECK_THROWS_AS(autograd::hvp([](const NDArray& at) { return at; }, x, x), ShapeError);

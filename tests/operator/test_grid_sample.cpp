@@ -323,8 +323,16 @@ TEST_CASE("Samples refuse what does not fit, by name and values", "[grid_sample]
   CHECK_THROWS_WITH(deformable_convolution(x, zeros({2, 9, 3, 4}), weight, {}), contains("(2, 8, 3, 4)"));
   CHECK_THROWS_AS(deformable_convolution(x, offset, weight, ones({2})), ShapeError);
   CHECK_THROWS_AS(deformable_convolution(x, offset, weight, {}, ones({2, 3, 3, 4})), ShapeError);
-  CHECK_THROWS_AS(deformable_convolution(x, offset, weight, {}, {}, {.deformable_groups = 2}), ShapeError);
+  for (const std::int64_t groups : {2, 0, -1})
+    CHECK_THROWS_AS(deformable_convolution(x, offset, weight, {}, {}, {.deformable_groups = groups}), ShapeError);
   CHECK_THROWS_AS(deformable_convolution(x, offset, weight.astype(float64), {}), DTypeError);
   const Operator& op = *find_operator("deformable_convolution");
   CHECK_THROWS_AS(invoke_one(op, {x, offset}, parse_attributes(op, ""), {}), ValueError);
+  const Operator& taps = *find_operator("tap_places");
+  const auto placed = [&](const char* how) { return invoke(taps, {&offset, 1}, parse_attributes(taps, how), {}); };
+  CHECK_NOTHROW(placed("kernel=(2, 2), out=(3, 4)"));
+  for (const char* beside : {"stride=(0, 1)", "dilation=(1, 0)", "begin=(-1, 0)", "dilation=(1,)"}) {
+    CAPTURE(beside);
+    CHECK_THROWS_AS(placed(("kernel=(2, 2), out=(3, 4), " + std::string(beside)).c_str()), ValueError);
+  }
 }

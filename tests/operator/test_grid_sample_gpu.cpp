@@ -140,6 +140,22 @@ TEST_CASE("All points at one place add up on a GPU, the same bits each time", "[
   }
 }
 
+TEST_CASE(
+    "Images too large for their gradients to be made together have each its own", "[grid_sample][gpu][hardware]") {
+  SLUICE_NEEDS_GPUS(1);
+  const NDArray grid = array<float>({-0.5f, -0.251f, -0.75f, -0.503f}, {2, 1, 1, 2});
+  const auto gradient_on = [&](Device device) {
+    NDArray x = zeros({2, 1, 4096, 8192}, {.device = device});
+    x.attach_grad();
+    const autograd::RecordScope record;
+    grid_sample(x, grid.to(device)).backward();
+    return x.grad();
+  };
+  const NDArray want = gradient_on(cpu()), got = gradient_on(gpu());
+  CHECK(nonzero(got).to_vector<std::int64_t>() == nonzero(want).to_vector<std::int64_t>());
+  CHECK(differences(boolean_mask(got, got != 0), boolean_mask(want, want != 0), {1e-4, 1e-4}) == "");
+}
+
 TEST_CASE("Convolutions with moved taps on a GPU are those of a CPU", "[deformable][gpu]") {
   SLUICE_NEEDS_GPUS(1);
   const std::vector<NDArray> inputs{

@@ -288,6 +288,8 @@ TEST_CASE("put writes places in all of the elements, compress and masks choose",
   CHECK(masked_fill(mask, mask, 0.0).to_vector<int>() == std::vector<int>{0, 0});
   CHECK_THROWS_AS(masked_fill(x, x, 1), DTypeError);
   CHECK_THROWS_AS(masked_fill(x, array<bool>({true, false, true}), 1), ShapeError);
+  CHECK_THROWS_AS(masked_fill(x, array<bool>({true, false, true}, {1, 3}), 1), ShapeError);
+  CHECK_THROWS_AS(masked_fill(x, array<bool>({true}), 1), ShapeError);  // a mask is not broadcast
 }
 
 TEST_CASE("Numbers outside their axis are an IndexError at the wait, that names axis and operator", "[indexing]") {

@@ -115,6 +115,7 @@ TEST_CASE("Places of truths are found in pieces", "[operator][pieces]") {
     return invoke(op, std::span(&x, 1), parse_attributes(op, count), SourceLocation::current())[0].to_vector<Index>();
   };
   CHECK(call(truths, "count=2") == Indices{0, 2});
+  CHECK_THROWS_AS(call(truths, "count=1"), ValueError);
   CHECK_THROWS_AS(call(truths, "count=3"), ValueError);
   CHECK_THROWS_AS(call(truths, "count=4"), ValueError);
   CHECK_THROWS_AS(call(truths.reshape({1, 3}), "count=2"), ShapeError);

@@ -1,6 +1,7 @@
 // Planes sampled at places, and the gradients, against plain loops; what they refuse.
 #include <cmath>
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -143,6 +144,27 @@ TEST_CASE("Gradients of the gradients of samples are right", "[grid_sample]") {
     return sum(square(first[0])) + sum(square(first[1]));
   };
   CHECK(gradient_differences(of_gradient, inputs) == "");
+}
+
+TEST_CASE("Gradients of the gradients at places that are no numbers are those of no pixel", "[grid_sample]") {
+  const double inf = std::numeric_limits<double>::infinity(), nan = std::numeric_limits<double>::quiet_NaN();
+  NDArray x = random_array({1, 2, 3, 3}, 1, -1, 1, float64), dy = random_array({1, 2, 1, 5}, 2, -1, 1, float64);
+  NDArray rows = array<double>({inf, -inf, nan, 1, 0.5}, {1, 1, 5}),
+          columns = array<double>({1, 0.5, 1, inf, 0.5}, {1, 1, 5});
+  for (NDArray* each : {&x, &dy, &rows, &columns})
+    each->attach_grad();
+  {
+    const autograd::RecordScope record;
+    const Arrays slopes = called("plane_slopes", {dy, x, rows, columns}, "");
+    sum(slopes[0] + slopes[1]).backward();
+  }
+  const auto of_dy = dy.grad().to_vector<double>();
+  for (std::size_t i = 0; i < of_dy.size(); ++i) {
+    CAPTURE(i);
+    CHECK((i % 5 == 4) == (of_dy[i] != 0));
+  }
+  for (const NDArray& of : {x.grad(), dy.grad(), rows.grad(), columns.grad()})
+    CHECK(all(isfinite(of)).item<bool>());
 }
 
 TEST_CASE("Places behind planes of more columns than floats count are behind them all the same", "[grid_sample][gpu]") {

@@ -23,6 +23,8 @@ const std::vector<Case> k_cases = {
     {{1, 2, 6, 5}, {.kernel = {3, 3}, .stride = {2, 3}, .pad = {1, 1}, .ceil_mode = true, .count_include_pad = false}},
     {{1, 2, 6, 5}, {.kernel = {3, 3}, .stride = {2, 3}, .pad = {1, 1}, .ceil_mode = true}},
     {{1, 1, 9, 9}, {.kernel = {2, 2}, .stride = {3, 4}}},
+    {{2, 3, 4, 5}, {.kernel = {6, 7}, .stride = {6, 7}, .pad = {1, 1}}},  // a window of all, and of the edges
+    {{2, 3, 4, 5}, {.kernel = {6, 7}, .stride = {6, 7}, .pad = {1, 1}, .count_include_pad = false}},
 };
 
 }  // namespace

@@ -1,6 +1,7 @@
 // Reductions without NaNs and norms of any order: values of every type, gradients, axes, strides, graphs, errors.
 #include <cmath>
 #include <limits>
+#include <utility>
 #include <vector>
 
 #include <sluice/operator/api.h>
@@ -167,4 +168,18 @@ TEST_CASE("Composed reductions are operators by name and say what they refuse", 
     CHECK_THROWS_AS(nanmax(x, {7}), IndexError);
   }
   CHECK(nanmax(x).item<float>() == 4);
+}
+
+TEST_CASE(
+    "Norms of many numbers whose squares do not fit are those of others, times what they are larger by", "[reduce]") {
+  const NDArray x = test::random_array({3, 700}, 7, -1, 1, float64);
+  for (const auto& [dtype, large] : {std::pair{float32, 0x1p100}, {float64, 0x1p900}}) {
+    for (const double by : {large, 1 / large}) {
+      CAPTURE(dtype, by);
+      for (const Shape& axes : {Shape{1}, Shape{0}, Shape{}}) {
+        const NDArray got = norm((x * by).astype(dtype), 2, axes).astype(float64) / by;
+        CHECK(test::differences(got, norm(x, 2, axes), {1e-5, 0}) == "");
+      }
+    }
+  }
 }

@@ -89,6 +89,13 @@ TEST_CASE("Many planes are resized several a thread, whatever their number", "[r
   }
 }
 
+TEST_CASE("Lines so long that their places need more than 32 bits are resized by the nearest too", "[resize][gpu]") {
+  SLUICE_NEEDS_GPUS(1);
+  const NDArray x = arange(0, 90000).reshape({1, 1, 90000, 1}), line = x.reshape({1, 1, 1, 90000});
+  CHECK(differences(resize2d(x.to(gpu()), {60000, 1}), resize2d(x, {60000, 1}), {0, 0}) == "");
+  CHECK(differences(resize2d(line.to(gpu()), {1, 60000}), resize2d(line, {1, 60000}), {0, 0}) == "");
+}
+
 TEST_CASE("Views of planes on a GPU, planes of nothing and of other types are resized as on a CPU", "[resize][gpu]") {
   SLUICE_NEEDS_GPUS(1);
   const NDArray whole = random_array({2, 6, 7, 8}, 1);

@@ -297,4 +297,12 @@ TEST_CASE("roi_align refuses what does not fit; an image that is not there is an
   CHECK_THROWS_AS(roi_align(x, rois, {.sampling_ratio = -1}), ValueError);
   CHECK_THROWS_AS(roi_align(x.astype(int32), rois), DTypeError);
   CHECK_THROWS_AS(roi_align(x, rois.astype(int32)), DTypeError);
+  const Operator& back = *find_operator("roi_samples_backward");
+  const auto gradient = [&](const NDArray& dy, const NDArray& of) {
+    return invoke_one(back, {dy, of, x}, parse_attributes(back, "pooled_size=(1, 1)"), SourceLocation::current());
+  };
+  CHECK_NOTHROW(gradient(ones({1, 3, 1, 1}), rois));
+  CHECK_THROWS_AS(gradient(ones({1, 3, 1, 1}), rois.astype(float64)), DTypeError);
+  CHECK_THROWS_AS(gradient(ones({1, 3, 1, 1}, {.dtype = float64}), rois), DTypeError);
+  CHECK_THROWS_AS(gradient(ones({1, 3, 1, 2}), rois), ShapeError);
 }

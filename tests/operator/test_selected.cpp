@@ -235,3 +235,26 @@ TEST_CASE(
     }
   }
 }
+
+TEST_CASE(
+    "Sums at entries of any number reach the last one, and are apart from the first", "[operator][indexing][gpu]") {
+  for (const Device device : devices()) {
+    for (const Index n : {1, 2, 3, 256, 257, 258, 65537}) {
+      for (const Index width : {1, 3}) {
+        CAPTURE(device, n, width);
+        NDArray x = zeros({n, width}, {.dtype = float64, .device = device});
+        x.attach_grad();
+        {
+          const autograd::RecordScope record;
+          take(x, array<Index>({n - 1, 0, n - 1, n / 2, 0, n - 1}).to(device), 0).backward();
+        }
+        std::vector<double> want(static_cast<std::size_t>(n * width));
+        for (const Index entry : {n - 1, Index{0}, n - 1, n / 2, Index{0}, n - 1}) {
+          for (Index j = 0; j < width; ++j)
+            ++want[static_cast<std::size_t>(entry * width + j)];
+        }
+        CHECK((x.grad().to_vector<double>() == want));
+      }
+    }
+  }
+}

@@ -67,6 +67,11 @@ TEST_CASE("Parts of short rows are read and written where they stand", "[element
     CHECK(differences(target.slice(1, 1, 4), copied + numbers({3}, 2, dtype), {0, 0}) == "");
     for (const std::int64_t column : {0, 4})
       CHECK(differences(target.slice(1, column, column + 1), all.slice(1, column, column + 1), {0, 0}) == "");
+    NDArray apart = all.copy(), odd = apart.slice(1, 1, 5, 2);
+    odd += 1;
+    CHECK(differences(odd, all.slice(1, 1, 5, 2).copy() + 1, {0, 0}) == "");
+    for (const std::int64_t column : {0, 2, 4})
+      CHECK(differences(apart.slice(1, column, column + 1), all.slice(1, column, column + 1), {0, 0}) == "");
   }
 }
 
@@ -115,6 +120,20 @@ TEST_CASE("Short rows are joined wherever threads are cut", "[concat]") {
   }
   const NDArray wide = concat({random_array({3, 50000}, 1), random_array({3, 5}, 2)}, 1);
   CHECK(all(wide.slice(1, 0, 50000) == random_array({3, 50000}, 1)).item<bool>());
+}
+
+TEST_CASE("A row that stands beside all others is whole where threads begin in the middle of them", "[elementwise]") {
+  // Of fewer rows a run than a buffer holds, so that the first run of a thread has few of them and the next one more.
+  for (const DType dtype : {float32, float16, int64}) {
+    const NDArray all = numbers({1499, 60, 3}, 1, dtype), some = all.slice(1, 0, 53), row = numbers({3}, 2, dtype);
+    for (const int workers : {1, 3, 4}) {
+      CAPTURE(name_of(dtype), workers);
+      Engine engine({.workers = workers});
+      const EngineScope scope(engine);
+      const NDArray sum = some + row;
+      CHECK(differences(sum.reshape({-1}), as_neighbours(some, some.shape()) + as_neighbours(row, some.shape())) == "");
+    }
+  }
 }
 
 TEST_CASE("Short rows have the same bits whatever the number of workers", "[elementwise]") {

@@ -330,6 +330,7 @@ TEST_CASE("Subscripts with index arrays that do not fit are typed errors", "[sub
   CHECK(call("order=(0, 1, 2)").size() == 1);
   CHECK_THROWS_AS(call("order=(0, 1)"), ValueError);
   CHECK_THROWS_AS(call("order=(0, 1, 1)"), ValueError);
+  CHECK_THROWS_AS(call("order=(0, 1, 2, 2)"), ValueError);
   CHECK_THROWS_AS(call("order=(0, 1, 3)"), ValueError);
   CHECK_THROWS_AS(call("order=(0, 1, 2), axis=3"), IndexError);
   CHECK_THROWS_AS(call("order=(0, 1, 2), begin=(1,)"), ValueError);

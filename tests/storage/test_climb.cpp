@@ -1,5 +1,7 @@
 // What is tried on the way up to OutOfMemory, and in which order pieces that were merged come.
+#include <atomic>
 #include <chrono>
+#include <cstdint>
 #include <stdexcept>
 #include <string_view>
 #include <utility>
@@ -91,6 +93,28 @@ TEST_CASE("What is beyond the limit is out of memory at once, and nobody waits")
     Chunk again = pool->acquire(1 << 20);
     CHECK(again.data != nullptr);
     pool->release(std::move(again));
+  }
+}
+
+TEST_CASE("What was got before a limit is waited for beyond it, where work is pending there") {
+  for (const char* name : {"split", "paged"}) {
+    INFO(name);
+    Clock clock;
+    std::atomic<std::size_t> out{0};
+    const auto pool = make_pool(clock, 1 << 22, out, name);
+    pool->release(pool->acquire(1 << 20));
+    Chunk halves[] = {pool->acquire(1 << 19), pool->acquire(1 << 19)};
+    const std::size_t reserved = pool->stats().reserved;
+    pool->set_limit(1 << 18);
+    std::uint16_t stream = 3;
+    for (Chunk& half : halves) {
+      half.pending.add(Position(stream++, 50));
+      pool->release(std::move(half));
+    }
+    Chunk whole = pool->acquire(1 << 20);
+    CHECK(whole.data != nullptr);
+    CHECK(pool->stats().reserved <= reserved);
+    pool->release(std::move(whole));
   }
 }
 

@@ -53,6 +53,20 @@ TEST_CASE("A chunk that came back is handed out again") {
   pool.release(std::move(again));
 }
 
+TEST_CASE("Peaks stay when less is in use, of what was asked for and of what was given") {
+  Clock clock;
+  std::atomic<std::size_t> out{0};
+  const auto pool = make_pool(clock, 1 << 20, out);
+  pool->release(pool->acquire(1025));
+  Chunk a = pool->acquire(513), b = pool->acquire(400);  // given less than the first one, more than that asked for
+  const auto now = pool->stats();
+  CHECK(now.active > now.peak_allocated);
+  CHECK(now.peak_allocated == 1025);
+  CHECK(now.peak_active == 1280);
+  pool->release(std::move(a));
+  pool->release(std::move(b));
+}
+
 TEST_CASE("Pending positions come out with the chunk, and idle memory is preferred") {
   Clock clock;
   std::atomic<std::size_t> out{0};
