@@ -14,7 +14,7 @@ struct SoftmaxInRegisters : RowOperands<T, 1, true> {
   static constexpr bool k_twice = true, k_changes = true;
   static constexpr C k_absent = -std::numeric_limits<C>::infinity();
   // More would need more registers than there are.
-  static constexpr int blocks_at_least(int kept) { return sizeof(T) <= 4 && kept <= 16 ? 6 : 1; }
+  static constexpr int blocks_at_least(int kept) { return kept > 16 || sizeof(T) > 4 ? 1 : sizeof(T) == 4 ? 6 : 8; }
   explicit SoftmaxInRegisters(const RowOperands<T, 1, true>& operands) : RowOperands<T, 1, true>(operands) {}
 
   __device__ C start(std::int64_t) const { return negative_infinity<C>(); }
