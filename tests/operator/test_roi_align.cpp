@@ -234,6 +234,10 @@ TEST_CASE("A region of an image that is not there is an error at the wait on a G
   CHECK_NOTHROW(of_image(1).wait_to_read());
   CHECK_THROWS_AS(of_image(2).wait_to_read(), IndexError);
   CHECK_THROWS_AS(of_image(-1).wait_to_read(), IndexError);
+  const Operator& back = *find_operator("roi_samples_backward");
+  const NDArray dy = ones({1, 3, 1, 1}).to(gpu()), rois = array(std::vector<float>{2, 0, 0, 2, 2}, {1, 5}).to(gpu());
+  const NDArray dx = invoke_one(back, {dy, rois, x}, parse_attributes(back, "pooled_size=(1, 1)"), {});
+  CHECK_THROWS_AS(dx.wait_to_read(), IndexError);
 }
 
 TEST_CASE("The gradient of roi_align agrees with finite differences, in graphs too", "[roi_align]") {

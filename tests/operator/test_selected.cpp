@@ -134,6 +134,9 @@ TEST_CASE("A GPU writes as many places as it is told, of too few the row's exten
   };
   CHECK(places("count=2") == Indices{0, 2});
   CHECK(places("count=4") == Indices{0, 2, 3, 4});
+  const Operator& entries = *find_operator("true_entries");
+  const NDArray in[] = {array<Index>({5, 6, 7, 8}).to(gpu()), truths};
+  CHECK(whole(invoke(entries, in, parse_attributes(entries, "count=4"), {})[0]) == Indices{5, 7, 8, 8});
 }
 
 TEST_CASE("Elements have the bins that their edges say, in any number of them", "[operator][counts][gpu]") {
