@@ -1,4 +1,4 @@
 // The same for gluon's tests, with all rooms' headers.
-#include "operator_tests.h"
-
 #include <sluice/gluon/api.h>
+
+#include "operator_tests.h"
