@@ -3,6 +3,7 @@
 
 #include <sluice/ndarray/detail/copy_transposed.cuh>
 #include <sluice/ndarray/early_start.cuh>
+#include <sluice/ndarray/plan_beside.h>
 
 namespace sluice::detail {
 namespace {
@@ -34,26 +35,6 @@ int read_axis_of(const CopyPlan& plan) noexcept {
       return axis;
   }
   return -1;
-}
-
-/// The axes of `plan` but for the two.
-CopyPlan rest_of(const CopyPlan& plan, int read_axis) noexcept {
-  CopyPlan rest;
-  rest.ndim = 0;
-  for (int axis = 0; axis + 1 < plan.ndim; ++axis) {
-    if (axis == read_axis)
-      continue;
-    rest.extents[rest.ndim] = plan.extents[axis];
-    rest.size *= plan.extents[axis];
-    for (int k = 0; k < 2; ++k)
-      rest.strides[k][rest.ndim] = plan.strides[k][axis];
-    ++rest.ndim;
-  }
-  if (rest.ndim == 0) {
-    rest.ndim = 1;
-    rest.extents[0] = 1;
-  }
-  return rest;
 }
 
 /// Where a block works.
@@ -230,7 +211,7 @@ bool launch_transposed(cudaStream_t stream, const CopyPlan& plan, Bits* to, cons
       .write_extent = plan.extents[write_axis],
       .read_step = plan.strides[1][write_axis],
       .write_step = plan.strides[0][read_axis]};
-  const CopyPlan rest = rest_of(plan, read_axis);
+  const CopyPlan rest = plan_beside(plan, read_axis);
   const std::int64_t read_tiles = (turn.read_extent + k_side - 1) / k_side;
   const std::int64_t write_tiles = (turn.write_extent + k_side - 1) / k_side;
   const std::int64_t group = std::min<std::int64_t>(read_tiles, k_group), groups = (read_tiles + group - 1) / group;

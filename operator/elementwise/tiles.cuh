@@ -9,6 +9,7 @@
 #include <optional>
 #include <type_traits>
 
+#include <sluice/ndarray/plan_beside.h>
 #include <sluice/ndarray/strided.cuh>
 #include <sluice/operator/elementwise/pointwise.h>
 
@@ -65,26 +66,6 @@ int axis_of_turned(const StridedPlan<K>& plan) noexcept {
     }
   }
   return -1;
-}
-
-/// The axes of `plan` beside these two.
-template <int K>
-StridedPlan<K> plan_beside(const StridedPlan<K>& plan, int turned_axis) noexcept {
-  StridedPlan<K> rest;
-  rest.ndim = 0;
-  rest.size = 1;
-  for (int axis = 0; axis + 1 < plan.ndim; ++axis) {
-    if (axis == turned_axis)
-      continue;
-    rest.extents[rest.ndim] = plan.extents[axis];
-    rest.size *= plan.extents[axis];
-    for (int k = 0; k < K; ++k)
-      rest.strides[k][rest.ndim] = plan.strides[k][axis];
-    ++rest.ndim;
-  }
-  if (rest.ndim == 0)
-    rest.extents[rest.ndim++] = 1;
-  return rest;
 }
 
 /// Turned operands get the places in shared memory first, then others.

@@ -155,6 +155,16 @@ TEST_CASE("copies of turned arrays on a GPU hold every element in its place", "[
   }
 }
 
+// Each of the smallest tiles that are worth it, so that there are many of few elements.
+TEST_CASE("blocks that have more tiles than one go on to the next", "[operator][elementwise][gpu][hardware]") {
+  SLUICE_NEEDS_GPUS(1);
+  const NDArray x = drawn({65540, 16, 20}, 1, int8), y = drawn({65540, 18, 16}, 2, int8);
+  const View turned_planes = [](const NDArray& all) { return all.slice(2, 0, 18).transpose({0, 2, 1}); };
+  const NDArray on_x = turned_planes(x.to(gpu())), on_y = y.to(gpu());
+  CHECK(differences(abs(on_x), abs(turned_planes(x)), {0, 0}) == "");
+  CHECK(differences(maximum(on_x, on_y), maximum(turned_planes(x), y), {0, 0}) == "");
+}
+
 TEST_CASE("a gradient of operands that are turned reads up to four of them", "[operator][elementwise][gpu]") {
   SLUICE_NEEDS_GPUS(1);
   const auto gradients = [](NDArray a, NDArray b, const NDArray& head) {
