@@ -6,6 +6,7 @@
 
 #include <sluice/ndarray/detail/cast_loops.h>
 #include <sluice/ndarray/detail/copy_kernels.h>
+#include <sluice/ndarray/plan_beside.h>
 
 namespace sluice::detail {
 
@@ -59,9 +60,7 @@ template <int Count, class T>
 void run_planes(const CopyPlan& plan, const Planes& planes, T* to, const T* from) {
   const std::int64_t n = plan.extents[planes.along], units = (n + k_unit - 1) / k_unit;
   const std::int64_t step = plan.strides[planes.together ? 1 : 0][planes.across];
-  CopyPlan outer = plan;  // the axes beside the two
-  outer.extents[planes.along] = outer.extents[planes.across] = 1;
-  outer.size = plan.size / (n * Count);
+  const CopyPlan outer = plan_beside(plan, std::min(planes.along, planes.across));  // the other of them is innermost
   const std::int64_t grain = std::max<std::int64_t>(1, k_copy_grain / (std::min(n, k_unit) * Count));
   parallel_for(outer.size * units, grain, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t unit = begin; unit < end; ++unit) {

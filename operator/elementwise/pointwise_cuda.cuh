@@ -208,10 +208,10 @@ struct PointwiseKernels {
 
   template <class T>
   static ReadOperand<T> operand(const PointwiseArgs<K>& args, std::size_t k, bool packed) {
-    const int operand = static_cast<int>(k);
+    const int index = static_cast<int>(k);
     if (args.is_constant[k])
-      return {nullptr, args.template constant<math::Compute<T>>(operand), ReadMode::constant};
-    const bool repeated = packed && args.plan.inner_stride(operand) == 0;
+      return {nullptr, args.template constant<math::Compute<T>>(index), ReadMode::constant};
+    const bool repeated = packed && args.plan.inner_stride(index) == 0;
     return {reinterpret_cast<const T*>(args.data[k]), {}, repeated ? ReadMode::repeated : ReadMode::each};
   }
 
