@@ -152,7 +152,7 @@ TEST_CASE("Checkpoints of another training are refused, or done away with", "[gl
   TrainingProgram program{.epochs = 2, .checkpoints = in(folder)};
   run_training(program);
   program.checkpoints->existing = Existing::refuse;
-  CHECK_THROWS_WITH(run_training(program), Catch::Contains("model-00000010.npz is there from another training"));
+  CHECK_THROWS_WITH(run_training(program), sluice::test::contains("model-00000010.npz is there from another training"));
   program.checkpoints->existing = Existing::remove;
   program.epochs = 0;
   run_training(program);
@@ -210,7 +210,7 @@ TrainingOutcome tried_again(
     };
     CHECK_THROWS_WITH(
         estimator.fit(training.loader, {.epochs = 3, .handlers = {checkpoints, failing}, .log = false}),
-        Catch::Contains("no memory"));
+        sluice::test::contains("no memory"));
     CHECK(estimator.progress().batches == at);
     CHECK(estimator.progress().fits == 0);
     if (!one_handler)
@@ -255,7 +255,7 @@ TEST_CASE("A fit that an earlier process had done with ends with what that proce
   };
   const TrainingOutcome both = fits(2), first = fits(1);
   CHECK(first.trail == both.trail);
-  CHECK_THAT(first.reason, Catch::Contains("is of a later fit"));
+  CHECK_THAT(first.reason, sluice::test::contains("is of a later fit"));
   CHECK(first.progress.fits == 1);
   CHECK(first.progress.batches == 0);
   CHECK(first.progress.total_batches == both.progress.total_batches);
@@ -356,7 +356,7 @@ TEST_CASE("A checkpoint of something else changes nothing", "[gluon][checkpoint]
         estimator.fit(
             training.loader,
             {.epochs = 3, .handlers = est::handlers(est::CheckpointHandler(in(folder))), .log = false}),
-        Catch::Contains(why));
+        sluice::test::contains(why));
     note(after);
     CHECK(before == after);
     CHECK(trainer.optimizer().num_updates() == 0);

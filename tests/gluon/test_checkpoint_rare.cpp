@@ -18,10 +18,10 @@
 
 using namespace sluice;
 using namespace sluice::test;
-using Catch::Contains;
 using est::Estimator;
 using gluon::data::RandomSampler;
 using gluon::data::Sampler;
+using sluice::test::contains;
 
 namespace {
 
@@ -160,7 +160,7 @@ TEST_CASE("Numbers of a loader's state that were tampered with are told or give 
       const std::size_t loaders = est::read_state(folder / "bad.npz").left_loaders.size();
       CHECK(loaders <= bad.size() / 11);  // of 3 numbers and 8 at least
     } catch (const FileError& error) {
-      CHECK_THAT(error.message(), Contains("@left_loaders"));
+      CHECK_THAT(error.message(), contains("@left_loaders"));
       ++refused;
     }
   }
@@ -197,7 +197,7 @@ TEST_CASE(
     const TemporaryFolder folder;
     CheckpointOptions how = in(folder);
     how.every_batches = 1;
-    CHECK_THROWS_WITH(program(how, stop), Contains("cut off"));
+    CHECK_THROWS_WITH(program(how, stop), contains("cut off"));
     CHECK(program(how, {}) == whole);
   }
 }
@@ -247,7 +247,7 @@ TEST_CASE("A checkpoint that is refused has changed nothing, however late that i
     });
     if (!first) {
       REQUIRE(error.has_value());
-      CHECK_THAT(*error, Contains(with.what));
+      CHECK_THAT(*error, contains(with.what));
       CHECK(training.trail(trainer) == before);
       CHECK(estimator.progress() == progress);
       CHECK(values(loss.weight.data().astype(float32))[0] == 1);
@@ -288,7 +288,7 @@ TEST_CASE("A CheckpointHandler serves another estimator as it did the first", "[
   how.folder = folder / "refusing";
   const auto refusing = checkpoints(how);
   CHECK(run_with(refusing, 12, true).first == "cut off");  // the same training goes on
-  CHECK_THAT(run_with(refusing, 0, false).first, Contains("from another training"));
+  CHECK_THAT(run_with(refusing, 0, false).first, contains("from another training"));
   how.existing = Existing::remove;
   how.keep_last = 1;
   how.folder = folder / "removing";
@@ -327,7 +327,7 @@ TEST_CASE("The best checkpoint of another training is refused, or goes", "[gluon
     if (newest_is_gone)
       fs::remove(how.folder / "model-00000005.npz");
     CHECK_THROWS_WITH(
-        run_training({.epochs = 1, .checkpoints = how}), Contains("model-best.npz is there from another training"));
+        run_training({.epochs = 1, .checkpoints = how}), contains("model-best.npz is there from another training"));
     CHECK(best_of() > 0);
   }
   how.existing = Existing::remove;
@@ -366,16 +366,16 @@ TEST_CASE(
     save(newest, other);
     CHECK_THROWS_AS(est::read_state(newest), UnsupportedError);
     const std::string text = text_of(newest);
-    CHECK_THROWS_WITH(run_training(program), Contains("model-00000003.npz: has format " + std::to_string(format)));
+    CHECK_THROWS_WITH(run_training(program), contains("model-00000003.npz: has format " + std::to_string(format)));
     CHECK(text_of(newest) == text);
   }
   save(newest, good);
   fs::create_symlink(far.filename(), far);  // to itself: opening fails
-  CHECK_THROWS_WITH(run_training(program), Contains("model-00000900.npz: cannot be read now"));
+  CHECK_THROWS_WITH(run_training(program), contains("model-00000900.npz: cannot be read now"));
   CHECK(fs::is_symlink(far));
   fs::remove(far);
   fs::create_directory(far);  // opening does not, reading does
-  CHECK_THROWS_WITH(run_training(program), Contains("model-00000900.npz: cannot be read now"));
+  CHECK_THROWS_WITH(run_training(program), contains("model-00000900.npz: cannot be read now"));
   fs::remove(far);
   CHECK(run_training(program).progress.batches == 5);
 }

@@ -37,13 +37,15 @@ TEST_CASE("A damaged checkpoint gives way to the one before, with a word", "[glu
     program.checkpoints->folder = copy / "checkpoints";
     CHECK(run_training(program).trail == whole.trail);
     REQUIRE(warnings.size() == 1);
-    CHECK_THAT(warnings[0], Catch::Contains("model-00000010.npz, since") && Catch::Contains("model-00000015.npz"));
+    CHECK_THAT(
+        warnings[0],
+        sluice::test::contains("model-00000010.npz, since") && sluice::test::contains("model-00000015.npz"));
     CHECK(est::read_state(copy / "checkpoints/model-00000015.npz").progress.total_batches == 15);  // made anew
   }
   for (const std::string& name : names_in(checkpoints))
     put_text(checkpoints / name, "torn");
   program.checkpoints->folder = checkpoints;
-  CHECK_THROWS_WITH(run_training(program), Catch::Contains("no checkpoint is whole"));
+  CHECK_THROWS_WITH(run_training(program), sluice::test::contains("no checkpoint is whole"));
 }
 
 TEST_CASE(

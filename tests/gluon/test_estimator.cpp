@@ -145,7 +145,7 @@ TEST_CASE("Figures of an estimator are those of its metrics", "[gluon][estimator
   CHECK(figures[1].second == Approx(sum / k_samples));
   CHECK_THROWS_WITH(
       Estimator(training.net, training.loss, SGD(), {.train_metrics = {mse}, .validation_metrics = {mse}}),
-      Catch::Contains("make two"));
+      sluice::test::contains("make two"));
   CHECK_THROWS_AS(Estimator(training.net, training.loss, SGD(), {.train_metrics = {nullptr}}), ValueError);
 }
 
@@ -200,7 +200,7 @@ TEST_CASE("Training ends where it is told to", "[gluon][estimator]") {
       fit({.handlers = est::handlers(est::StoppingHandler({.stop_when = [&] { return ++asked == 4; }}))}) ==
       std::pair(3l, 0l));
   CHECK(estimator.stop_reason() == "it was asked to stop");
-  CHECK_THROWS_WITH(fit({}), Catch::Contains("no end"));
+  CHECK_THROWS_WITH(fit({}), sluice::test::contains("no end"));
   CHECK_THROWS_AS(fit({.epochs = -1}), ValueError);
   CHECK_THROWS_AS(est::StoppingHandler({}), ValueError);
   CHECK_THROWS_AS(est::StoppingHandler({.max_batches = -2}), ValueError);
@@ -219,19 +219,19 @@ TEST_CASE("Any range of batches will do", "[gluon][estimator]") {
   estimator.fit(shot, {.epochs = 1, .log = false});
   CHECK(estimator.progress().batches == 3);
   shot.at = 0;
-  CHECK_THROWS_WITH(estimator.fit(shot, {.epochs = 2, .log = false}), Catch::Contains("epoch 2 has no batches"));
+  CHECK_THROWS_WITH(estimator.fit(shot, {.epochs = 2, .log = false}), sluice::test::contains("epoch 2 has no batches"));
   const auto endless = std::make_shared<Endless>();
   estimator.fit(std::shared_ptr<est::BatchSource>(endless), {.batches = 4, .log = false});
   CHECK(estimator.progress().batches == 4);
   CHECK(endless->begun == 1);
   CHECK(endless->ended == 1);
   const std::vector<Batch> none;
-  CHECK_THROWS_WITH(estimator.fit(none, {.epochs = 2, .log = false}), Catch::Contains("epoch 1 has no batches"));
-  CHECK_THROWS_WITH(estimator.evaluate(none), Catch::Contains("no batch"));
+  CHECK_THROWS_WITH(estimator.fit(none, {.epochs = 2, .log = false}), sluice::test::contains("epoch 1 has no batches"));
+  CHECK_THROWS_WITH(estimator.evaluate(none), sluice::test::contains("no batch"));
   CHECK_THROWS_AS(est::Batches(std::shared_ptr<est::BatchSource>()), ValueError);
   CHECK_THROWS_WITH(
       estimator.fit(training.loader, {.epochs = 1, .validation = training.loader, .log = false}),
-      Catch::Contains("same range"));
+      sluice::test::contains("same range"));
 }
 
 TEST_CASE("What cannot be a graph is trained by hand", "[gluon][estimator]") {
@@ -272,7 +272,7 @@ TEST_CASE("Errors end a fit, reach the caller, and leave the estimator usable", 
   looking.fails_at = looking.calls + 3;
   CHECK_THROWS_WITH(
       estimator.fit(training.loader, {.epochs = 2, .handlers = {recorder}, .log = false}),
-      Catch::Contains("had enough"));
+      sluice::test::contains("had enough"));
   CHECK(recorder->events().back() == "r train_end failed");
   CHECK(estimator.trainer().optimizer().num_updates() == 2);
   CHECK(estimator.progress().batches == 2);
@@ -289,7 +289,7 @@ TEST_CASE("Errors end a fit, reach the caller, and leave the estimator usable", 
         estimator.fit(
             training.loader,
             {.epochs = 1, .handlers = {before, std::make_shared<Recorder>(failing), behind}, .log = false}),
-        Catch::Contains(message("no ", event)) && Catch::Contains("in Estimator::fit, called at "));
+        sluice::test::contains(message("no ", event)) && sluice::test::contains("in Estimator::fit, called at "));
     const bool begun = std::string(event) != "train_begin";
     CHECK(before->events().back() == (std::string(event) == "train_end" ? "b train_end" : "b train_end failed"));
     CHECK(failing.events().empty() == false);
@@ -314,19 +314,19 @@ TEST_CASE("A second error does not hide the first", "[gluon][estimator]") {
   };
   CHECK_THROWS_WITH(
       estimator.fit(training.loader, {.epochs = 1, .handlers = est::handlers(first, second, third), .log = false}),
-      Catch::Contains("the first"));
+      sluice::test::contains("the first"));
   REQUIRE(estimator.further_errors().size() == 2);
-  CHECK_THAT(estimator.further_errors()[0], Catch::Contains("the second"));
-  CHECK_THAT(estimator.further_errors()[1], Catch::Contains("no std::exception"));
+  CHECK_THAT(estimator.further_errors()[0], sluice::test::contains("the second"));
+  CHECK_THAT(estimator.further_errors()[1], sluice::test::contains("no std::exception"));
   const auto endless = std::make_shared<Endless>();
   endless->end_fails = true;
   const est::Batches batches(endless);
   CHECK_THROWS_WITH(
       estimator.fit(batches, {.epochs = 1, .handlers = est::handlers(first), .log = false}),
-      Catch::Contains("the first"));
+      sluice::test::contains("the first"));
   REQUIRE(estimator.further_errors().size() == 1);
-  CHECK_THAT(estimator.further_errors()[0], Catch::Contains("no end"));
-  CHECK_THROWS_WITH(estimator.fit(batches, {.batches = 2, .log = false}), Catch::Contains("no end"));
+  CHECK_THAT(estimator.further_errors()[0], sluice::test::contains("no end"));
+  CHECK_THROWS_WITH(estimator.fit(batches, {.batches = 2, .log = false}), sluice::test::contains("no end"));
   estimator.fit(training.loader, {.epochs = 1, .log = false});
   CHECK(estimator.further_errors().empty());
 }
@@ -352,7 +352,7 @@ TEST_CASE("Errors of the loader's and the network's tasks reach who called fit",
     estimator.fit(broken, {.epochs = 1, .log = false});
     FAIL("no error");
   } catch (const FileError& error) {
-    CHECK_THAT(error.what(), Catch::Contains("torn") && Catch::Contains("batch 2, samples 4 to 5"));
+    CHECK_THAT(error.what(), sluice::test::contains("torn") && sluice::test::contains("batch 2, samples 4 to 5"));
     CHECK(training.engine.forgive(error));
   }
   estimator.fit(training.loader, {.epochs = 1, .log = false});  // from the weights of the last good step on
@@ -366,7 +366,7 @@ TEST_CASE("What a handler may not do is refused", "[gluon][estimator]") {
   const auto refuse = [&](est::Handlers handlers, const char* why) {
     CHECK_THROWS_WITH(
         estimator.fit(training.loader, {.epochs = 1, .handlers = std::move(handlers), .log = false}),
-        Catch::Contains(why));
+        sluice::test::contains(why));
   };
   refuse({same, same}, "is there twice");
   refuse({nullptr}, "handler 0 is null");

@@ -12,8 +12,8 @@
 
 using namespace sluice;
 using namespace sluice::test;
-using Catch::Contains;
 using est::Estimator;
+using sluice::test::contains;
 
 namespace {
 
@@ -233,14 +233,14 @@ TEST_CASE("The bar keeps within the terminal", "[gluon][estimator]") {
     return text.substr(at, text.find(from, at) - at);
   };
   const std::string wide = drawn(200), usual = drawn({}), narrow = drawn(40), least = drawn(1);
-  CHECK_THAT(wide, Contains("  training mae ") && Contains("  training rmse "));
+  CHECK_THAT(wide, contains("  training mae ") && contains("  training rmse "));
   CHECK(wide.size() > 79);
-  CHECK_THAT(wide, Contains("epoch 1/1 [====                ] 1/5  training "));
+  CHECK_THAT(wide, contains("epoch 1/1 [====                ] 1/5  training "));
   CHECK(usual.size() <= 79);
   CHECK_THAT(
-      usual, Contains("epoch 1/1 batch 1/5  training loss ") && !Contains("rmse") && Contains(" samples/s  0:00"));
+      usual, contains("epoch 1/1 batch 1/5  training loss ") && !contains("rmse") && contains(" samples/s  0:00"));
   CHECK(narrow.size() <= 39);
-  CHECK_THAT(narrow, Contains("epoch 1/1 batch 1/5  ") && !Contains("loss"));
+  CHECK_THAT(narrow, contains("epoch 1/1 batch 1/5  ") && !contains("loss"));
   CHECK(least.size() <= 1);
   CHECK_THROWS_AS(est::LoggingHandler({.columns = 0}), ValueError);
 }
@@ -265,5 +265,5 @@ TEST_CASE("The bar shows no figures of the epoch before", "[gluon][estimator]") 
   const std::string last = bar_at(text.rfind("epoch 1/2 [")), first = bar_at(text.find("epoch 2/2 ["));
   const std::size_t loss = last.find("  training loss ");
   REQUIRE(loss != std::string::npos);
-  CHECK_THAT(first, !Contains(last.substr(loss, last.find("  ", loss + 2) - loss)));
+  CHECK_THAT(first, !contains(last.substr(loss, last.find("  ", loss + 2) - loss)));
 }

@@ -269,7 +269,7 @@ TEST_CASE("What early stopping cannot watch is refused", "[gluon][estimator]") {
   CHECK_THROWS_AS(est::EarlyStoppingHandler({.min_delta = -1}), ValueError);
   CHECK_THROWS_AS(est::EarlyStoppingHandler({.min_delta = k_nan}), ValueError);
   CHECK_THROWS_AS(est::EarlyStoppingHandler({.baseline = k_nan}), ValueError);
-  CHECK_THROWS_WITH(epochs_until_stop({1}, {.monitor = "validation f1"}), Catch::Contains("'validation said'"));
+  CHECK_THROWS_WITH(epochs_until_stop({1}, {.monitor = "validation f1"}), sluice::test::contains("'validation said'"));
 }
 
 TEST_CASE("A second fit stops early by its own figures", "[gluon][estimator]") {
@@ -280,9 +280,9 @@ TEST_CASE("A second fit stops early by its own figures", "[gluon][estimator]") {
   estimator.fit(training.loader, options);
   const std::int64_t epochs = estimator.progress().epochs;
   CHECK(epochs < 9);
-  CHECK_THAT(estimator.stop_reason(), Catch::Contains("validation loss was"));
+  CHECK_THAT(estimator.stop_reason(), sluice::test::contains("validation loss was"));
   const est::FitOptions unvalidated{.epochs = 1, .handlers = {early}, .log = false};
-  CHECK_THROWS_WITH(estimator.fit(training.loader, unvalidated), Catch::Contains("nothing validates"));
+  CHECK_THROWS_WITH(estimator.fit(training.loader, unvalidated), sluice::test::contains("nothing validates"));
   estimator.fit(training.loader, options);
   CHECK(estimator.progress().epochs >= 3);
 }

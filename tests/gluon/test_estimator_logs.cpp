@@ -16,8 +16,8 @@
 
 using namespace sluice;
 using namespace sluice::test;
-using Catch::Contains;
 using est::Estimator;
+using sluice::test::contains;
 
 namespace {
 
@@ -138,13 +138,13 @@ std::vector<Event> events_in(const fs::path& path) {
 TEST_CASE("Training is told in lines where there is no terminal", "[gluon][estimator]") {
   const std::string plain = logged({}, {.epochs = 3});
   CHECK(count_of(plain, "\n") == 4);
-  CHECK_THAT(plain, Contains("epoch 3/3  training loss ") && Contains("samples/s") && Contains("3 epochs are done"));
+  CHECK_THAT(plain, contains("epoch 3/3  training loss ") && contains("samples/s") && contains("3 epochs are done"));
   const std::string often = logged({.every_batches = 2}, {.batches = 7});
   CHECK(count_of(often, "  batch ") == 3);
-  CHECK_THAT(often, Contains("epoch 2  batch 2/5  training loss ") && Contains("7 batches are done"));
+  CHECK_THAT(often, contains("epoch 2  batch 2/5  training loss ") && contains("7 batches are done"));
   const std::vector<Batch> none;
   const est::Batches nothing(none);
-  CHECK_THAT(logged({}, {.epochs = 1}, &nothing), Contains("training ends after 0:00: an error\nthrown\n"));
+  CHECK_THAT(logged({}, {.epochs = 1}, &nothing), contains("training ends after 0:00: an error\nthrown\n"));
   CHECK(logged({}, {.epochs = 0}) == "training ends after 0:00: 0 epochs are done\n");
   CHECK_THROWS_AS(est::LoggingHandler({.every_batches = -1}), ValueError);
   CHECK_THROWS_AS(est::LoggingHandler({.figures_every = std::numeric_limits<double>::quiet_NaN()}), ValueError);
@@ -152,8 +152,8 @@ TEST_CASE("Training is told in lines where there is no terminal", "[gluon][estim
 
 TEST_CASE("On a terminal there is a bar", "[gluon][estimator]") {
   const std::string text = logged({.figures_every = 0, .is_terminal = true, .columns = 120}, {.epochs = 2});
-  CHECK_THAT(text, Contains("\r\033[Kepoch 1/2 [====                ] 1/5  training loss "));
-  CHECK_THAT(text, Contains("\r\033[Kepoch 2/2  training loss "));
+  CHECK_THAT(text, contains("\r\033[Kepoch 1/2 [====                ] 1/5  training loss "));
+  CHECK_THAT(text, contains("\r\033[Kepoch 2/2  training loss "));
   class Unsized : public est::BatchSource {
    public:
     void begin() override { left_ = 2; }
@@ -169,7 +169,7 @@ TEST_CASE("On a terminal there is a bar", "[gluon][estimator]") {
   };
   const est::Batches unsized(std::make_shared<Unsized>());
   const std::string without = logged({.figures_every = 9, .is_terminal = true}, {.batches = 3}, &unsized);
-  CHECK_THAT(without, Contains("\r\033[Kepoch 1 batch 1  ") && Contains("samples/s  0:00\ntraining ends"));
+  CHECK_THAT(without, contains("\r\033[Kepoch 1 batch 1  ") && contains("samples/s  0:00\ntraining ends"));
 }
 
 TEST_CASE("Figures go to a file of rows", "[gluon][estimator]") {
@@ -191,7 +191,7 @@ TEST_CASE("Figures go to a file of rows", "[gluon][estimator]") {
       rows.starts_with("epoch,batch,samples,learning_rate,training loss,\"training with \"\"quotes\"\", and more\","
                        "validation loss\r\n1,5,20,0.125,"));
   CHECK(count_of(rows, "\r\n") == 3);
-  CHECK_THAT(rows, Contains(",\r\n2,10,40,0.125,"));
+  CHECK_THAT(rows, contains(",\r\n2,10,40,0.125,"));
   CHECK(std::stod(rows.substr(rows.rfind(',') + 1)) == estimator.figure("validation loss"));
   estimator.fit(training.loader, {.epochs = 1, .handlers = {logger}, .log = false});
   CHECK(text_of(folder / "rows.csv").starts_with(rows + "3,15,60,0.125,"));
@@ -309,7 +309,7 @@ TEST_CASE("A sweep ends where losses grow, are none, or fail, and takes what it 
   CHECK_THROWS_AS(est::find_learning_rate(estimator, bad), ShapeError);
   CHECK(training.trail(trainer) == before);
   CHECK(trainer.learning_rate() == 0.5);
-  CHECK_THROWS_WITH(est::find_learning_rate(estimator, none), Contains("no batches"));
+  CHECK_THROWS_WITH(est::find_learning_rate(estimator, none), contains("no batches"));
   const auto flat = est::find_learning_rate(
       estimator, std::vector<Batch>{{zeros({2, 3}), zeros({2, 1})}}, {.steps = 2, .smoothing = 0});
   CHECK(flat.rates.size() == 2);
@@ -345,9 +345,9 @@ TEST_CASE("An error of batches is not hidden by that of leaving them", "[gluon][
   Trainer trainer(training.net.collect_params(), Adam({.learning_rate = 0.01}));
   Estimator estimator(training.net, training.loss, trainer);
   const est::Batches batches(std::make_shared<Failing>());
-  CHECK_THROWS_WITH(estimator.fit(batches, {.epochs = 1, .log = false}), Contains("the first"));
-  CHECK_THROWS_WITH(estimator.evaluate(batches), Contains("the first"));
-  CHECK_THROWS_WITH(est::find_learning_rate(estimator, batches), Contains("the first"));
+  CHECK_THROWS_WITH(estimator.fit(batches, {.epochs = 1, .log = false}), contains("the first"));
+  CHECK_THROWS_WITH(estimator.evaluate(batches), contains("the first"));
+  CHECK_THROWS_WITH(est::find_learning_rate(estimator, batches), contains("the first"));
   estimator.fit(training.loader, {.epochs = 1, .validation = training.validation, .log = false});
 }
 
@@ -376,7 +376,7 @@ TEST_CASE("A sweep within a fit is refused before it touches the batches", "[glu
   sweeping.then = [&](Estimator& e, const std::string& what) {
     CHECK(e.is_fitting());
     if (what == "batch_end") {
-      CHECK_THROWS_WITH(est::find_learning_rate(e, training.loader), Contains("within fit()"));
+      CHECK_THROWS_WITH(est::find_learning_rate(e, training.loader), contains("within fit()"));
       ++refused;
     }
   };

@@ -10,8 +10,8 @@
 
 using namespace sluice;
 using namespace sluice::test;
-using Catch::Contains;
 using est::Estimator;
+using sluice::test::contains;
 
 namespace {
 
@@ -64,8 +64,8 @@ TEST_CASE("Rows of several fits stand in one file, whichever logger wrote them",
     put_text(path, other);
     fit(path);
     CHECK(lines_of(text_of(path)) == 3);
-    CHECK_THAT(text_of(path), Contains("epoch,batch,samples,learning_rate,training loss"));
-    CHECK_THAT(text_of(path), Contains("\n5,25,"));
+    CHECK_THAT(text_of(path), contains("epoch,batch,samples,learning_rate,training loss"));
+    CHECK_THAT(text_of(path), contains("\n5,25,"));
   }
   SECTION("a first logger of a later fit makes its folder") {
     fit(folder / "new/rows.csv");
@@ -77,7 +77,7 @@ TEST_CASE("Rows of several fits stand in one file, whichever logger wrote them",
     Estimator other(training.net, training.loss, SGD());
     other.fit(training.loader, {.epochs = 1, .handlers = {logger}, .log = false});
     CHECK(lines_of(text_of(path)) == 2);
-    CHECK_THAT(text_of(path), Contains("\n1,5,20,"));
+    CHECK_THAT(text_of(path), contains("\n1,5,20,"));
   }
 }
 
@@ -101,7 +101,7 @@ TEST_CASE("A file of rows that others shorten gets whole rows, and no zeros", "[
     const std::string text = text_of(path);
     CHECK(text.find('\0') == std::string::npos);
     CHECK(text.starts_with("epoch,batch,"));
-    CHECK_THAT(text, Contains("\n3,15,60,") && Contains("\n4,20,80,"));
+    CHECK_THAT(text, contains("\n3,15,60,") && contains("\n4,20,80,"));
     CHECK(lines_of(text) == (left < 0 ? 4 : 3));  // of the row that was cut nothing is left
   }
 }
@@ -117,7 +117,7 @@ TEST_CASE("Rows are gone on with from a checkpoint, though the file was shortene
   const std::string text = text_of(program.csv);
   CHECK(text.find('\0') == std::string::npos);
   CHECK(text.starts_with(rows.substr(0, rows.rfind('\n', rows.size() - 2) + 1)));
-  CHECK_THAT(text, Contains(",14,"));
+  CHECK_THAT(text, contains(",14,"));
 }
 
 TEST_CASE("A sweep leaves alone what nothing uses", "[gluon][estimator]") {

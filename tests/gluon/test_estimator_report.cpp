@@ -8,10 +8,10 @@
 
 using namespace sluice;
 using namespace sluice::test;
-using Catch::Contains;
 using est::Estimator;
 using est::ReportHandler;
 using est::ReportPage;
+using sluice::test::contains;
 
 namespace {
 
@@ -48,7 +48,7 @@ TEST_CASE("A page holds what it is given, and no character of it becomes markup"
   const std::string text = page.html(bad);
   CHECK(text.find(bad) == std::string::npos);
   CHECK(count_of(text, safe) >= 17);
-  CHECK_THAT(text, Contains("2 of 3 " + safe + " of " + safe + " taken for 1\""));  // a class without a name
+  CHECK_THAT(text, contains("2 of 3 " + safe + " of " + safe + " taken for 1\""));  // a class without a name
   CHECK(count_of(text, "<section>") == count_of(text, "</section>"));
   CHECK(count_of(text, "<section>") == 5);
 }
@@ -96,9 +96,9 @@ TEST_CASE("An estimator's page shows each epoch's figures and why training ended
        .log = false});
   const std::string text = text_of(handler->page());
   CHECK_THAT(
-      text, Contains("<h1>Sums</h1>") && Contains("<dt>width</dt><dd>8</dd>") && Contains("<dt>optimizer</dt><dd>SGD"));
-  CHECK_THAT(text, Contains("training loss") && Contains("validation loss") && !Contains("error"));
-  CHECK_THAT(text, Contains("<dt>ended</dt><dd>3 epochs are done</dd>"));
+      text, contains("<h1>Sums</h1>") && contains("<dt>width</dt><dd>8</dd>") && contains("<dt>optimizer</dt><dd>SGD"));
+  CHECK_THAT(text, contains("training loss") && contains("validation loss") && !contains("error"));
+  CHECK_THAT(text, contains("<dt>ended</dt><dd>3 epochs are done</dd>"));
   CHECK(count_of(rows_of(handler->page()), "<tr><td>") == 3);
   CHECK(count_of(rows_of(handler->page()), "<td>-</td>") == 2);  // epochs without validation
   CHECK(count_of(text, "<polyline class=\"train\"") == 1);
@@ -125,7 +125,7 @@ TEST_CASE("The confusion matrix on the page is that of the last validation", "[g
   estimator.fit(
       batches, {.epochs = 2, .validation = validation, .handlers = est::handlers(std::move(report)), .log = false});
   CHECK_THAT(
-      text_of(page), Contains("2 of 2 samples of bee taken for ant") && Contains("1 of 1 samples of 2 taken for ant"));
+      text_of(page), contains("2 of 2 samples of bee taken for ant") && contains("1 of 1 samples of 2 taken for ant"));
 }
 
 TEST_CASE("A page goes on after a checkpoint, and says where an error ended training", "[gluon][estimator]") {
@@ -155,7 +155,7 @@ TEST_CASE("A page goes on after a checkpoint, and says where an error ended trai
   CHECK(rows_of(folder / "parts/index.html") == rows_of(folder / "whole/index.html"));
   fs::remove_all(folder / "kept");
   CHECK_THROWS_WITH(fit("broken", 0, true), contains("planted"));
-  CHECK_THAT(text_of(folder / "broken/index.html"), Contains("ended with an error") && Contains("<td>1</td>"));
+  CHECK_THAT(text_of(folder / "broken/index.html"), contains("ended with an error") && contains("<td>1</td>"));
 }
 
 TEST_CASE("Report handlers refuse what cannot be, and states that are none", "[gluon][estimator]") {

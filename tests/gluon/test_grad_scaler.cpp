@@ -167,7 +167,7 @@ TEST_CASE("Trainers that share a scaler step together, and the scale follows the
   const auto before_good = good.all(), before_bad = bad.all();
   scaler.step(*good.trainer, 4);
   scaler.step(*bad.trainer, 4);
-  CHECK_THROWS_WITH(scaler.step(*good.trainer, 4), Catch::Matchers::Contains("update()"));
+  CHECK_THROWS_WITH(scaler.step(*good.trainer, 4), sluice::test::contains("update()"));
   CHECK(scale_of(scaler) == 65536);
   scaler.update();
   CHECK(scale_of(scaler) == 32768);
@@ -189,12 +189,12 @@ TEST_CASE("A scaler that a trainer's steps update is no other trainer's", "[gluo
   {
     const ScaledTraining first(make);
     amp::init_trainer(*first.trainer, scaler);
-    CHECK_THROWS_WITH(amp::init_trainer(*other.trainer, scaler), Catch::Matchers::Contains("another trainer"));
+    CHECK_THROWS_WITH(amp::init_trainer(*other.trainer, scaler), sluice::test::contains("another trainer"));
     CHECK_THROWS_AS(amp::init_trainer(*other.trainer, *first.trainer->scaler()), ValueError);
     CHECK(other.trainer->scaler() == nullptr);
     scaler.scale(other.losses(0)).backward();
-    CHECK_THROWS_WITH(scaler.unscale(*other.trainer), Catch::Matchers::Contains("another trainer"));
-    CHECK_THROWS_WITH(scaler.step(*other.trainer, 4), Catch::Matchers::Contains("another trainer"));
+    CHECK_THROWS_WITH(scaler.unscale(*other.trainer), sluice::test::contains("another trainer"));
+    CHECK_THROWS_WITH(scaler.step(*other.trainer, 4), sluice::test::contains("another trainer"));
     const auto before = other.all();
     first.own({0, k_inf});
     CHECK(scale_of(scaler) == 32768);

@@ -23,7 +23,7 @@
 using namespace sluice;
 using namespace sluice::test;
 using namespace sluice::gluon::data;
-using Catch::Contains;
+using sluice::test::contains;
 
 namespace {
 
@@ -167,7 +167,7 @@ TEST_CASE("A sampler that gives other than its size is refused", "[gluon][data]"
     for (const char* last : {"keep", "discard", "rollover"}) {
       DataLoader loader(Unreliable{}, {.batch_size = 2, .last_batch = last, .sampler = Sampler(Odd{n})});
       CHECK_THROWS_WITH(
-          loader.begin(), Contains("its sampler gave " + std::to_string(n) + " samples, its size() is 3"));
+          loader.begin(), contains("its sampler gave " + std::to_string(n) + " samples, its size() is 3"));
       CHECK(loader.state().epochs == 0);
     }
   }
@@ -183,7 +183,7 @@ TEST_CASE("A corrupt sample needs no message", "[gluon][data]") {
   CHECK(loader.corrupt_samples()[0].index == 1);
   CHECK(loader.corrupt_samples()[0].error.empty());
   DataLoader logic(Throwing<std::logic_error>{std::logic_error("")}, {.batch_size = 4, .skip_corrupt = true});
-  CHECK_THROWS_WITH(values((*logic.begin()).data), Contains("batch 0, samples 0 to 3, at sample 1"));
+  CHECK_THROWS_WITH(values((*logic.begin()).data), contains("batch 0, samples 0 to 3, at sample 1"));
 }
 
 TEST_CASE("Errors of any type name batch and sample", "[gluon][data]") {
@@ -191,12 +191,12 @@ TEST_CASE("Errors of any type name batch and sample", "[gluon][data]") {
     DataLoader loader(Throwing<int>{5}, {.batch_size = 2, .skip_corrupt = skip});
     CHECK_THROWS_WITH(
         values((*loader.begin()).data),
-        Contains("no std::exception") && Contains("in batch 0, samples 0 to 1, at sample 1"));
+        contains("no std::exception") && contains("in batch 0, samples 0 to 1, at sample 1"));
   }
   DataLoader batches(
       Unreliable{},
       {.batch_size = 2, .prefetch = 0, .batchify = [](batchify::Samples) -> std::vector<HostArray> { throw "no"; }});
-  CHECK_THROWS_WITH(*batches.begin(), Contains("in batch 0, samples 0 to 1"));
+  CHECK_THROWS_WITH(*batches.begin(), contains("in batch 0, samples 0 to 1"));
 }
 
 TEST_CASE("Samples without arrays are told by name", "[gluon][data]") {
@@ -244,7 +244,7 @@ TEST_CASE("Pad refuses what its type has no number for", "[gluon][data]") {
   const std::vector<HostArray> two = {halves(1), halves(2)};
   const auto padded = [&](double value) { return batchify::Pad({.value = value})(batchify::Fields(two))[0]; };
   for (const double bad : {1e6, -65520.0, 1e39, 1e300})
-    CHECK_THROWS_WITH(padded(bad), Contains("is no number of float16"));
+    CHECK_THROWS_WITH(padded(bad), contains("is no number of float16"));
   const auto bits = [&](double value) { return static_cast<const std::uint16_t*>(padded(value).data())[1]; };
   CHECK(bits(65504) == 0x7bff);
   CHECK(bits(1e-10) == 0);
@@ -291,7 +291,7 @@ TEST_CASE("Numbers too small for their type are read as the nearest one", "[gluo
         "0.001e60",
         "1000000000000000000000000000000000000000000000000000000"}) {
     INFO(large);
-    CHECK_THROWS_WITH(read(large, float32), Contains("does not fit float32"));
+    CHECK_THROWS_WITH(read(large, float32), contains("does not fit float32"));
   }
   for (const char* wrong : {"1e-50x", "1e-50 2", "1e-", "e-50", "."})
     CHECK_THROWS_AS(read(wrong, float32), FileError);

@@ -142,7 +142,7 @@ TEST_CASE("Faults of a function are typed errors that name it", "[autograd][func
     return autograd::apply(function, std::vector{a})[0];
   };
   function->df = [](std::span<const NDArray>, const Kept&) { return Grads(); };
-  CHECK_THROWS_WITH(run().backward(), Catch::Contains("adjustable: backward gave 0 gradients for 1 inputs"));
+  CHECK_THROWS_WITH(run().backward(), sluice::test::contains("adjustable: backward gave 0 gradients for 1 inputs"));
   function->df = [](std::span<const NDArray> grads, const Kept&) { return Grads{grads[0].slice(0, 0, 1)}; };
   CHECK_THROWS_AS(run().backward(), AutogradError);
   function->df = [](std::span<const NDArray>, const Kept& kept) { return Grads{kept.saved(1)}; };
@@ -150,19 +150,20 @@ TEST_CASE("Faults of a function are typed errors that name it", "[autograd][func
   function->df = [](std::span<const NDArray> grads, const Kept& kept) { return Grads{grads[0] * kept.saved(0)}; };
   const NDArray y = run();
   a.detach().assign(7);
-  CHECK_THROWS_WITH(y.backward(), Catch::Contains("adjustable") && Catch::Contains("was written after forward"));
+  CHECK_THROWS_WITH(
+      y.backward(), sluice::test::contains("adjustable") && sluice::test::contains("was written after forward"));
   function->f = [](std::span<const NDArray> in, Kept& kept) {  // written by forward itself
     const NDArray own = in[0].copy();
     kept.save(own);
     own.assign(100);
     return Grads{in[0] * 2.0f};
   };
-  CHECK_THROWS_WITH(run().backward(), Catch::Contains("was written after forward"));
+  CHECK_THROWS_WITH(run().backward(), sluice::test::contains("was written after forward"));
   function->df = [](std::span<const NDArray> grads, const Kept&) { return Grads{grads[0].astype(float64)}; };
-  CHECK_THROWS_WITH(run().backward(), Catch::Contains("adjustable: backward gave float64"));
+  CHECK_THROWS_WITH(run().backward(), sluice::test::contains("adjustable: backward gave float64"));
   function->f = [](std::span<const NDArray>, Kept&) { return Grads{NDArray()}; };
   CHECK_THROWS_AS(run(), ValueError);
-  CHECK_THROWS_WITH(run(), Catch::Contains("adjustable: forward gave an undefined NDArray as result 0 of 1"));
+  CHECK_THROWS_WITH(run(), sluice::test::contains("adjustable: forward gave an undefined NDArray as result 0 of 1"));
   CHECK_THROWS_AS(autograd::apply(nullptr, std::vector{a}), ValueError);
   CHECK_THROWS_AS(autograd::apply(function, std::vector{NDArray()}), ValueError);
 }

@@ -18,7 +18,7 @@ using namespace sluice::test;
 namespace {
 
 auto contains(const char* text) {
-  return Catch::Matchers::Contains(text);
+  return sluice::test::contains(text);
 }
 
 bool is(const rtc::Parameter& parameter, DType dtype, bool array, bool constant) {
