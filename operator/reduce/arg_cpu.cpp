@@ -5,7 +5,7 @@
 #include <sluice/engine/parallel.h>
 #include <sluice/ndarray/detail/simd_casts.h>
 #include <sluice/operator/reduce/kernels.h>
-#include <sluice/operator/reduce/states.h>
+#include <sluice/operator/reduce/place.h>
 #include <sluice/operator/simd/arg_rows.h>
 #include <sluice/operator/workspace.h>
 

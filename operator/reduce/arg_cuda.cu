@@ -3,6 +3,7 @@
 #include <type_traits>
 
 #include <sluice/operator/reduce/kernels.h>
+#include <sluice/operator/reduce/place.h>
 #include <sluice/operator/reduce/reduce_cuda.cuh>
 
 namespace sluice::detail {

@@ -202,6 +202,20 @@ inline constexpr int k_column_rows = 8;  // threads along the terms, beside a wa
 template <class T>
 inline constexpr int k_columns = sizeof(T) == 2 ? 2 : 1;
 
+/// The best of V columns with U terms more each, a vector for rows of a block apart; the first is number `place`.
+template <int V, int U, class Op, class T>
+__device__ void take_of_columns(
+    const Op& op, typename Op::Acc (&total)[V], const Neighbours<T, V> (&terms)[U], std::int64_t place) {
+#pragma unroll
+  for (int j = 0; j < V; ++j) {
+    T of_column[U];
+#pragma unroll
+    for (int u = 0; u < U; ++u)
+      of_column[u] = terms[u].at[j];
+    op.take(total[j], of_column, place, k_column_rows);
+  }
+}
+
 /// V neighbouring columns a thread, several terms of them under way.
 template <int V, class Op, class Terms>
 __device__ void sum_columns(
@@ -226,9 +240,13 @@ __device__ void sum_columns(
 #pragma unroll
     for (int u = 0; u < U; ++u)
       loaded[u] = load(i + u * k_column_rows);
+    if constexpr (Placed<Op>) {
+      take_of_columns(op, total, loaded, i);
+    } else {
 #pragma unroll
-    for (int u = 0; u < U; ++u)
-      take(loaded[u], i + u * k_column_rows);
+      for (int u = 0; u < U; ++u)
+        take(loaded[u], i + u * k_column_rows);
+    }
   }
   for (; i < end; i += k_column_rows)
     take(load(i), i);

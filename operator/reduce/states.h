@@ -17,8 +17,9 @@
 //   join(a, b)     of two, those of `a` first; associative up to rounding
 //   finish(a)      the result
 //
-// One that is Placed has take(acc, terms, place) in place of lift(): it is told neighbouring terms and, of the first
-// one, which term of its result that is; a thread's places grow, and join() need not be given parts in order.
+// One that is Placed has take(acc, terms, place, apart) in place of lift(): it is told some terms, of the first one
+// which term of its result that is, and how far it is from one to the next; a thread's places grow, and join() need not
+// be given parts in order.
 namespace sluice::detail {
 
 /// float for the half types and float, double for double, int64 for integers and bool.
@@ -51,6 +52,32 @@ SLUICE_HD inline A magnitude_of(A value) noexcept {
   } else {
     return value < 0 ? -value : value;
   }
+}
+
+/// The larger of two; a NaN once met stays, by one instruction where there is one.
+template <class A>
+SLUICE_HD inline A larger_or_nan(A a, A b) noexcept {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  if constexpr (std::is_same_v<A, float>) {
+    asm("max.NaN.f32 %0, %1, %2;" : "=f"(a) : "f"(a), "f"(b));
+    return a;
+  }
+#endif
+  // A NaN in b fails the comparison and is taken, one in a stays. Without branches, so that loops become vectors.
+  const bool keeps = (a >= b) | is_nan(a);
+  return keeps ? a : b;
+}
+/// The smaller one, likewise.
+template <class A>
+SLUICE_HD inline A smaller_or_nan(A a, A b) noexcept {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  if constexpr (std::is_same_v<A, float>) {
+    asm("min.NaN.f32 %0, %1, %2;" : "=f"(a) : "f"(a), "f"(b));
+    return a;
+  }
+#endif
+  const bool keeps = (a <= b) | is_nan(a);
+  return keeps ? a : b;
 }
 
 template <class Op>
@@ -152,24 +179,8 @@ struct ExtremeOf {
     const Acc value = to_accumulator(x);
     return absolute ? magnitude_of(value) : value;
   }
-  SLUICE_HD Acc join(Acc a, Acc b) const noexcept {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
-    if constexpr (std::is_same_v<Acc, float>) {  // NaN is passed on by one instruction
-      if (largest) {
-        asm("max.NaN.f32 %0, %1, %2;" : "=f"(a) : "f"(a), "f"(b));
-      } else {
-        asm("min.NaN.f32 %0, %1, %2;" : "=f"(a) : "f"(a), "f"(b));
-      }
-      return a;
-    }
-#endif
-    // A NaN in b fails the comparison and is taken, one in a stays. Without branches, so that loops become vectors.
-    const bool keeps = (largest ? a >= b : a <= b) | is_nan(a);
-    return keeps ? a : b;
-  }
-  SLUICE_HD Out finish(Acc a) const noexcept {
-    return static_cast<Out>(a);
-  }
+  SLUICE_HD Acc join(Acc a, Acc b) const noexcept { return largest ? larger_or_nan(a, b) : smaller_or_nan(a, b); }
+  SLUICE_HD Out finish(Acc a) const noexcept { return static_cast<Out>(a); }
 };
 
 template <class A>
@@ -321,74 +332,6 @@ struct NonzerosOf {
       return a;
     }
   }
-};
-
-/// A value and where it stands: for argmax and argmin.
-template <class Acc>
-struct Candidate {
-  Acc value;
-  std::int64_t index;
-};
-
-/// The better one: NaN before numbers, then by value, then the first.
-template <bool Largest, class Acc>
-SLUICE_HD inline Candidate<Acc> better(const Candidate<Acc>& a, const Candidate<Acc>& b) noexcept {
-  const bool a_nan = is_nan(a.value), b_nan = is_nan(b.value);
-  bool second;
-  if (a_nan || b_nan) {
-    second = b_nan && (!a_nan || b.index < a.index);
-  } else if (a.value == b.value) {
-    second = b.index < a.index;
-  } else {
-    second = Largest ? b.value > a.value : b.value < a.value;
-  }
-  return second ? b : a;
-}
-
-/// Where the largest or smallest term stands, the first of equals; a NaN is the best of all. Ordered so that the
-/// largest number is the best: half as much to compile.
-template <class T>
-struct PlaceOf {
-  static constexpr bool k_placed = true;
-  using Narrow = std::conditional_t<sizeof(T) <= 4, std::int32_t, std::int64_t>;
-  using Number = std::conditional_t<std::is_integral_v<T>, Narrow, Accumulator<T>>;
-  using Acc = Candidate<Number>;
-  using Out = std::int64_t;
-  bool largest = true;
-
-  /// Nothing is worse, and if nothing was better the first term is the best.
-  SLUICE_HD static Acc identity() noexcept {
-    using Limits = std::numeric_limits<Number>;
-    return {std::is_integral_v<T> ? Limits::lowest() : -Limits::infinity(), 0};
-  }
-  SLUICE_HD Number ordered(T x) const noexcept {
-    const auto value = static_cast<Number>(x);
-    if constexpr (std::is_integral_v<T>) {
-      return largest ? value : ~value;
-    } else {
-      return largest ? value : -value;
-    }
-  }
-  template <int V>
-  SLUICE_HD void take(Acc& best, const T (&terms)[V], std::int64_t place) const noexcept {
-    Number value[V];
-    // One comparison a term says whether any may win; a NaN on either side says so too.
-    bool any = V == 1;
-    for (int j = 0; j < V; ++j) {
-      value[j] = ordered(terms[j]);
-      any |= !(value[j] <= best.value);
-    }
-    if (!any)
-      return;
-    for (int j = 0; j < V; ++j) {
-      // Without branches: loads of later terms need not wait for it.
-      const bool wins = (value[j] > best.value) | (is_nan(value[j]) & !is_nan(best.value));
-      best.value = wins ? value[j] : best.value;
-      best.index = wins ? place + j : best.index;
-    }
-  }
-  SLUICE_HD static Acc join(const Acc& a, const Acc& b) noexcept { return better<true>(a, b); }
-  SLUICE_HD static Out finish(const Acc& a) noexcept { return a.index; }
 };
 
 }  // namespace sluice::detail

@@ -23,10 +23,24 @@ __device__ C negative_infinity() {
   return -std::numeric_limits<C>::infinity();
 }
 
+/// e^x of what no number above 0 can be, for results of type T: for half types by the instruction for powers of two,
+/// off by 2^-21 of the result where half types round at 2^-9 and 2^-12; less than 2^-126 is 0.
+template <class T, class C>
+__device__ C power_of_e(C x) {
+#ifdef __CUDA_ARCH__
+  if constexpr (sizeof(T) == 2) {
+    float power;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(x * 1.442695040888963407F));
+    return power;
+  }
+#endif
+  return std::exp(x);
+}
+
 /// exp(value - largest), 0 for nothing at all: -inf against -inf is not NaN here.
-template <class C>
+template <class T, class C>
 __device__ C scale_to(C value, C largest) {
-  return value == negative_infinity<C>() ? C{0} : std::exp(value - largest);
+  return value == negative_infinity<C>() ? C{0} : power_of_e<T>(value - largest);
 }
 
 /// Row operators with that as their total. A NaN in the row ends up in the sum.
@@ -42,16 +56,16 @@ struct MaxSumRow : RowOperands<T, 1, Writes> {
 #pragma unroll
     for (int j = 0; j < V; ++j)
       largest = values.at[0][j] > largest ? values.at[0][j] : largest;
-    total.sum *= scale_to(total.largest, largest);
+    total.sum *= scale_to<T>(total.largest, largest);
 #pragma unroll
     for (int j = 0; j < V; ++j)
-      total.sum = plus(total.sum, scale_to(values.at[0][j], largest));
+      total.sum = plus(total.sum, scale_to<T>(values.at[0][j], largest));
     total.largest = largest;
   }
   __device__ Total join(const Total& a, const Total& b) const {
     const C largest = a.largest > b.largest ? a.largest : b.largest;
     // Not contracted, so that both lanes of a pair get the same: a + b is b + a.
-    return {largest, times_plus(a.sum, scale_to(a.largest, largest), b.sum * scale_to(b.largest, largest))};
+    return {largest, times_plus(a.sum, scale_to<T>(a.largest, largest), b.sum * scale_to<T>(b.largest, largest))};
   }
 };
 

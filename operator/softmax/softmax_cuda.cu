@@ -7,11 +7,17 @@ namespace sluice::detail {
 
 namespace {
 
-// The largest first and then the sum: an exponential an element, which give() scales.
+template <class C>
+struct LargestAndLast {
+  C largest, last;  // the logarithm of the sum, or what scales exponentials
+};
+
+// The largest first and then the sum: an exponential an element, which give() scales. A logarithm needs none of them
+// again: the row stays as it lies in memory, in half as many registers where its type is half as wide.
 template <class T, bool Log>
 struct SoftmaxInRegisters : RowOperands<T, 1, true> {
   using C = Compute<T>;
-  static constexpr bool k_twice = true, k_changes = true;
+  static constexpr bool k_twice = true, k_changes = !Log;
   static constexpr C k_absent = -std::numeric_limits<C>::infinity();
   // More would need more registers than there are.
   static constexpr int blocks_at_least(int kept) { return kept > 16 || sizeof(T) > 4 ? 1 : sizeof(T) == 4 ? 6 : 8; }
@@ -22,10 +28,10 @@ struct SoftmaxInRegisters : RowOperands<T, 1, true> {
   __device__ void take(C& largest, const RowValues<C, 1, V>& values, std::int64_t) const {
 #pragma unroll
     for (int j = 0; j < V; ++j)
-      largest = values.at[0][j] > largest ? values.at[0][j] : largest;
+      largest = std::fmax(largest, values.at[0][j]);  // a NaN is seen in the sum
   }
   __device__ C join(C a, C b) const {
-    return a > b ? a : b;
+    return std::fmax(a, b);
   }
   __device__ C start_again(C) const {
     return C{0};
@@ -35,24 +41,27 @@ struct SoftmaxInRegisters : RowOperands<T, 1, true> {
   __device__ void take_again(C& sum, RowValues<C, 1, V>& values, C largest, std::int64_t) const {
     const C beside = largest == negative_infinity<C>() ? C{0} : largest;
 #pragma unroll
-    for (int j = 0; j < V; ++j) {
-      C& value = values.at[0][j];
-      const C power = std::exp(value - beside);
-      sum += power;
-      value = Log ? value - largest : power;
+    for (C& value : values.at[0]) {
+      value = power_of_e<T>(value - beside);
+      sum += value;
     }
+  }
+  template <int V>
+  __device__ void take_again(C& sum, RowValues<C, 1, V>&& values, C largest, std::int64_t first) const {
+    take_again(sum, values, largest, first);
   }
   __device__ C join_again(C a, C b) const {
     return a + b;
   }
-  __device__ C finish(std::int64_t, std::int64_t, C largest, C sum, bool) const {
+  __device__ LargestAndLast<C> finish(std::int64_t, std::int64_t, C largest, C sum, bool) const {
     if constexpr (Log)
-      return std::log(sum);
-    return largest == negative_infinity<C>() ? largest - largest : C{1} / sum;
+      return {largest, std::log(sum)};
+    return {largest, largest == negative_infinity<C>() ? largest - largest : C{1} / sum};
   }
   template <int V>
-  __device__ C give(C last, const RowValues<C, 1, V>& values, int j, std::int64_t) const {
-    return Log ? values.at[0][j] - last : values.at[0][j] * last;
+  __device__ C give(const LargestAndLast<C>& told, const RowValues<C, 1, V>& values, int j, std::int64_t) const {
+    const C value = values.at[0][j];
+    return Log ? value - told.largest - told.last : value * told.last;
   }
 };
 
@@ -67,7 +76,7 @@ struct Softmax : MaxSumRow<T, true> {
   template <int V>
   __device__ C give(const MaxSum<C>& last, const RowValues<C, 1, V>& values, int j, std::int64_t) const {
     const C shifted = values.at[0][j] - last.largest;
-    return Log ? shifted - last.sum : std::exp(shifted) * last.sum;
+    return Log ? shifted - last.sum : power_of_e<T>(shifted) * last.sum;
   }
 };
 
