@@ -73,6 +73,8 @@ void cast_on_gpu(void* stream, const CopyPlan& plan, void* to, DType to_type, co
     return cast_for(to_type, from_type)(stream, plan, to, from);
   if (plan.contiguous())
     return copy_bytes(stream, to, from, static_cast<std::size_t>(plan.size) * size_of(to_type));
+  if (interleave_on_gpu(stream, plan, to, from, size_of(to_type)))
+    return;
   if (copy_transposed(stream, plan, to, from, size_of(to_type)))
     return;
   switch (size_of(to_type)) {

@@ -2,43 +2,19 @@
 // again: for what is too narrow to be turned in squares. One loop for each number of planes.
 #include <algorithm>
 #include <cstdint>
+#include <optional>
 #include <utility>
 
 #include <sluice/ndarray/detail/cast_loops.h>
 #include <sluice/ndarray/detail/copy_kernels.h>
 #include <sluice/ndarray/plan_beside.h>
+#include <sluice/ndarray/planes.h>
 
 namespace sluice::detail {
 
 namespace {
 
-constexpr std::int64_t k_most_planes = 7, k_least = 16;  // elements of a plane that are worth it
-constexpr std::int64_t k_unit = 2048;                    // elements of a plane at a time
-
-/// Elements of a plane lie along `along`, those of one place along `across`, without gaps on one of the two sides.
-struct Planes {
-  int along, across;
-  bool together;  // written, else read, side by side
-};
-
-// False if the plan is none.
-bool find_planes(const CopyPlan& plan, Planes& planes) noexcept {
-  const int inner = plan.ndim - 1;
-  const auto fits = [&](int along, int across, int side) {
-    const std::int64_t count = plan.extents[across];
-    return count >= 2 && count <= k_most_planes && plan.extents[along] >= k_least && plan.strides[side][across] == 1 &&
-           plan.strides[side][along] == count && plan.strides[1 - side][along] == 1;
-  };
-  for (int axis = 0; axis < inner; ++axis) {
-    if (fits(axis, inner, 0) || fits(inner, axis, 1)) {
-      planes.together = fits(axis, inner, 0);
-      planes.along = planes.together ? axis : inner;
-      planes.across = planes.together ? inner : axis;
-      return true;
-    }
-  }
-  return false;
-}
+constexpr std::int64_t k_unit = 2048;  // elements of a plane at a time
 
 template <int Count, class T>
 void bring_together(T* to, const T* planes, std::int64_t step, std::int64_t n) noexcept {
@@ -79,9 +55,10 @@ void run_planes(const CopyPlan& plan, const Planes& planes, T* to, const T* from
 
 template <class T>
 bool interleave(const CopyPlan& plan, void* to, const void* from) {
-  Planes planes{};
-  if (!find_planes(plan, planes))
+  const std::optional<Planes> found = find_planes(plan);
+  if (!found)
     return false;
+  const Planes& planes = *found;
   const auto run = [&]<int... Count>(std::integer_sequence<int, Count...>) {
     const std::int64_t count = plan.extents[planes.across];
     ((count == Count + 2 ? run_planes<Count + 2>(plan, planes, static_cast<T*>(to), static_cast<const T*>(from))

@@ -17,4 +17,8 @@ namespace sluice::detail {
 /// short.
 bool copy_transposed(void* stream, const CopyPlan& plan, void* to, const void* from, std::size_t element);
 
+/// The same where a few planes lie element beside element on one side, in vectors of 16 bytes: images whose channels
+/// are brought together. False, and nothing is enqueued, where they do not.
+bool interleave_on_gpu(void* stream, const CopyPlan& plan, void* to, const void* from, std::size_t element);
+
 }  // namespace sluice::detail

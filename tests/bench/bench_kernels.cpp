@@ -61,6 +61,8 @@ class Kernels {
     rate("transpose-odd", odd, 2, [&] { return odd.T().copy(); });
     const NDArray images = small_ ? drawn({2, 16, 8, 8}) : drawn({64, 256, 56, 56});
     rate("channels-last", images, 2, [&] { return images.transpose({0, 2, 3, 1}).copy(); });
+    const NDArray pictures = small_ ? drawn({2, 3, 16, 16}) : drawn({256, 3, 224, 224});
+    rate("pictures-last", pictures, 2, [&] { return pictures.transpose({0, 2, 3, 1}).copy(); });
     const NDArray row = drawn({1, n - 1}), column = drawn({n - 1, 1});
     rate("add-row-odd", odd, 2, [&] { return odd + row; });
     rate("add-column-odd", odd, 2, [&] { return odd + column; });

@@ -155,6 +155,32 @@ TEST_CASE("copies of turned arrays on a GPU hold every element in its place", "[
   }
 }
 
+// Counts of planes that have a kernel and one more, whole vectors of 16 bytes and not, arrays within others.
+TEST_CASE("a few planes of a GPU's array are brought together and parted again", "[operator][gpu]") {
+  SLUICE_NEEDS_GPUS(1);
+  for (const DType dtype : {uint8, float16, float32, float64}) {
+    for (const std::int64_t planes : {2, 3, 4, 5}) {
+      for (const std::int64_t width : {16, 24, 27}) {
+        CAPTURE(dtype, planes, width);
+        const NDArray x = random_array({3, planes, 6, width}, 5, 0, 100, dtype), on_gpu = x.to(gpu());
+        const NDArray last = x.transpose({0, 2, 3, 1}).copy(), last_there = on_gpu.transpose({0, 2, 3, 1}).copy();
+        CHECK(differences(last_there, last, {0, 0}) == "");
+        CHECK(differences(last_there.transpose({0, 3, 1, 2}).copy(), x, {0, 0}) == "");
+        for (const auto& [begin, end] : {std::pair<std::int64_t, std::int64_t>{2, 5}, {1, 4}}) {
+          const auto part = [&, from = begin, to = end](const NDArray& all) {
+            return all.slice(2, from, to).transpose({0, 2, 3, 1}).copy();
+          };
+          CHECK(differences(part(on_gpu), part(x), {0, 0}) == "");
+        }
+        NDArray into = zeros({3, 6, width + 8, planes}, {.dtype = dtype, .device = gpu()});
+        into.slice(2, 8, width + 8).assign(on_gpu.transpose({0, 2, 3, 1}));
+        CHECK(differences(into.slice(2, 8, width + 8).copy(), last, {0, 0}) == "");
+        CHECK(sum(into.slice(2, 0, 8).astype(float64)).item<double>() == 0);
+      }
+    }
+  }
+}
+
 // Each of the smallest tiles that are worth it, so that there are many of few elements.
 TEST_CASE("blocks that have more tiles than one go on to the next", "[operator][elementwise][gpu][hardware]") {
   SLUICE_NEEDS_GPUS(1);
