@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Which GPUs the device code is built for: gpu_arch.py NVCC VALUE CPU_FAMILY [quick].
 
-Prints three lines: nvcc's flags, the capability whose PTX is built in too (0 = none), and a sentence about the choice.
+Prints four lines: nvcc's flags, the capability whose PTX is built in too (0 = none), a sentence about the choice, and the
+flags for what these GPUs alone have, for files with kernels of their own for them.
 VALUE is the option gpu_arch:
   auto     the GPUs of this machine; without one as `all`
   all      one architecture of each generation that the toolkit builds for, and PTX of the newest for those to come
@@ -13,6 +14,7 @@ import subprocess
 import sys
 
 OLDEST = 75  # of CUDA 13 and of the cuDNN that goes with it
+OF_ITS_OWN = ["90"]  # capabilities with instructions that later ones do not have, which the library has kernels for
 
 
 def output(*command):
@@ -98,6 +100,7 @@ def main():
     print(" ".join(flags))
     print(ptx)
     print(", ".join(names) + (f", PTX {ptx}" if ptx else "") + f" ({sentence})")
+    print(" ".join(f"-gencode=arch=compute_{name}a,code=sm_{name}a" for name in names if name in OF_ITS_OWN))
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 #include <sluice/operator/conv/fused.h>
 #include <sluice/operator/conv/shallow.h>
+#include <sluice/operator/conv/tiles.h>
 
 namespace sluice::detail {
 
@@ -16,6 +17,8 @@ void convolution_fused_gpu(const KernelCall& call) {
   // First layers fill no tensor cores: our own kernel there is quicker with a pass behind it than a library's.
   if (is_shallow(g, ConvolutionPass::forward))
     shallow_forward_gpu(call.queue, g, order, fused.data, false);
+  else if (!none && is_tiled(call.queue, g, order, fused.data, fused.then))
+    return convolution_by_tiles(call.queue, g, fused.data, fused.then);
   else if (!none && convolution_fused_by_plan(call.queue, g, order, fused.data, fused.then))
     return;
   else

@@ -174,6 +174,27 @@ void check_folded(Device device) {
   }
 }
 
+// With all that may follow, against the CPU's in float32 of the same numbers.
+void check_tiles(const std::vector<Case>& cases) {
+  for (const Case& c : cases) {
+    for (const DType dtype : {float16, bfloat16}) {
+      CAPTURE(to_string(c.x), to_string(c.weight), name_of(dtype));
+      const NDArray x = draw(c.x, 1, dtype, cpu()), w = draw(c.weight, 2, dtype, cpu());
+      ConvolutionOptions options = c.options;
+      options.activation = "relu";
+      const Shape y = convolution(zeros(c.x), zeros(c.weight), {}, c.options).shape();
+      const ConvolutionEpilogue then = epilogue_of(7, y, dtype, cpu());
+      const ConvolutionEpilogue wide{then.scale, then.shift, then.residual.astype(float32)};
+      const NDArray wanted = convolution_fused(x.astype(float32), w.astype(float32), wide, options);
+      const ConvolutionEpilogue there{then.scale.to(gpu()), then.shift.to(gpu()), then.residual.to(gpu())};
+      const NDArray made = convolution_fused(x.to(gpu()), w.to(gpu()), there, options);
+      CHECK(differences(made.to(cpu()), wanted.astype(float64), sum_tolerance(dtype)) == "");
+      const NDArray again = convolution_fused(x.to(gpu()), w.to(gpu()), there, options);
+      CHECK(differences(again.to(cpu()), made.to(cpu())) == "");
+    }
+  }
+}
+
 }  // namespace
 
 TEST_CASE("A convolution with what follows it agrees with plain loops", "[conv][fused]") {
@@ -216,6 +237,35 @@ TEST_CASE("On a GPU the sum of a half type is rounded once", "[conv][fused][gpu]
   w.slice(1, 1, 2).assign(1);
   const ConvolutionEpilogue then{.residual = full({1, 8, 4, 4}, -2048, {.dtype = float16}).to(gpu())};
   CHECK(max(convolution_fused(x, w.to(gpu()), then)).to(cpu()).astype(float32).item<float>() == 1);
+}
+
+// By how many pixels and channels there are, and how many terms: tiles that end within an image or beside it, with
+// steps fewer and more than a block keeps under way, of one block or of several that share it.
+TEST_CASE("Tiles of a convolution of a half type end where its result ends", "[conv][fused][gpu]") {
+  SLUICE_NEEDS_GPUS(1);
+  check_tiles({
+      {{2, 64, 9, 7}, {136, 64, 1, 1}},
+      {{1, 128, 12, 11}, {72, 128, 1, 1}, {.stride = {2, 1}}},
+      {{3, 40, 5, 5}, {72, 40, 3, 3}, {.pad = {1, 1}}},
+      {{2, 72, 7, 5}, {64, 72, 5, 3}, {.pad = {2, 0}, .dilation = {1, 2}}},
+      {{1, 3, 31, 30}, {64, 3, 7, 7}, {.stride = {2, 2}, .pad = {3, 3}}},
+      {{2, 4, 11, 13}, {8, 4, 4, 5}, {.stride = {1, 2}, .pad = {2, 1, 0, 3}, .dilation = {2, 1}}},
+      {{2, 1, 6, 9}, {16, 1, 3, 2}, {.stride = {2, 2}}},
+      {{1, 20, 9, 9}, {8, 20, 1, 1}},
+  });
+}
+TEST_CASE("Large tiles of a convolution of a half type, of many steps", "[conv][fused][gpu][hardware]") {
+  SLUICE_NEEDS_GPUS(1);
+  check_tiles({
+      {{1, 8, 93, 93}, {128, 8, 3, 3}},
+      {{1, 64, 93, 93}, {136, 64, 3, 3}, {.pad = {1, 1}}},
+      {{8, 256, 14, 14}, {256, 256, 3, 3}, {.pad = {1, 1}}},
+      {{1, 200, 95, 94}, {64, 200, 3, 3}, {.pad = {0, 1}}},
+      {{4, 64, 65, 65}, {264, 64, 3, 3}, {.stride = {1, 2}}},
+      {{1, 264, 130, 130}, {520, 264, 1, 1}},
+      {{1, 256, 14, 14}, {264, 256, 3, 3}, {.pad = {1, 1}}},
+      {{1, 2048, 7, 7}, {512, 2048, 1, 1}},
+  });
 }
 
 TEST_CASE("The gradients of a convolution with what follows it are those of the calls one by one", "[conv][fused]") {

@@ -83,6 +83,10 @@ template <class T>
 T __shfl_down_sync(unsigned mask, T value, unsigned distance) {
   return ::device_sim::exchanged(mask, value, ::device_sim::lane() + distance);
 }
+template <class T>
+T __shfl_sync(unsigned mask, T value, int lane) {
+  return ::device_sim::exchanged(mask, value, static_cast<unsigned>(lane));
+}
 /// Lanes below the distance keep their own.
 template <class T>
 T __shfl_up_sync(unsigned mask, T value, unsigned distance) {

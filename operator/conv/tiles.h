@@ -1,0 +1,21 @@
+#pragma once
+
+// Convolutions of two-byte types on a GPU's tensor cores by a kernel of ours, with what follows them.
+#include <sluice/operator/conv/geometry.h>
+
+namespace sluice::detail {
+
+/// Whether the kernel takes it: arrays whose channels are last, in whole pieces of 16 bytes, one group.
+/// No extent is 0.
+bool is_tiled(
+    const Queue& queue,
+    const ConvolutionGeometry& g,
+    MemoryOrder order,
+    const ConvolutionData& data,
+    const ChannelEpilogue& then);
+
+/// All of it, rounded once; is_tiled(). The same bits every time.
+void convolution_by_tiles(
+    const Queue& queue, const ConvolutionGeometry& g, const ConvolutionData& data, const ChannelEpilogue& then);
+
+}  // namespace sluice::detail

@@ -1,0 +1,297 @@
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+
+#include <sluice/engine/cuda/check.h>
+#include <sluice/operator/conv/tiles.cuh>
+#include <sluice/operator/conv/tiles.h>
+#include <sluice/operator/library/launch.cuh>
+#include <sluice/operator/library/nvrtc.h>
+#include <sluice/operator/workspace.h>
+
+namespace sluice::detail {
+namespace {
+
+constexpr std::int64_t k_most = std::numeric_limits<std::int32_t>::max() / 2;
+
+constexpr std::int64_t k_of_piece = 8;  // numbers
+
+std::int64_t pieces_of(std::int64_t channels) {
+  return (channels + k_of_piece - 1) / k_of_piece;
+}
+
+bool is_aligned(const void* data) {
+  return reinterpret_cast<std::uintptr_t>(data) % k_piece_bytes == 0;
+}
+
+/// Rows of pixels whose channels are no whole pieces, as pieces: of `of_piece` neighbouring pixels if there are
+/// several, else some of one pixel. Zeros stand where there are no channels or pixels.
+struct PieceRows {
+  std::int32_t count, rows, width, channels;        // images (output channels of a weight), rows and columns of each
+  std::int32_t made_rows, above, before, of_piece;  // rows made of each, and how many rows and pixels come before them
+  Divider<std::int32_t> row_pieces, all_rows, pieces;  // pieces: of a row, and made_rows, and those of a pixel
+};
+
+template <class T>
+__global__ void make_pieces_kernel(const T* x, T* made, PieceRows p, std::int32_t total) {
+  start_early();
+  constexpr int V = k_piece_bytes / static_cast<int>(sizeof(T));
+  const auto at = static_cast<std::int32_t>(blockIdx.x * blockDim.x + threadIdx.x);
+  if (at >= total)
+    return;
+  const std::int32_t line = p.row_pieces.divide(at), in_line = at - line * p.row_pieces.value();
+  const std::int32_t image = p.all_rows.divide(line), row = line - image * p.all_rows.value() - p.above;
+  const std::int32_t place = p.pieces.divide(in_line), piece = in_line - place * p.pieces.value();
+  const std::int32_t each = V / p.of_piece;  // numbers of a piece that are one pixel's
+  Neighbours<T, V> whole;
+#pragma unroll
+  for (int j = 0; j < V; ++j) {
+    const std::int32_t column = place * p.of_piece + j / each - p.before, channel = piece * V + j % each;
+    const bool there = row >= 0 && row < p.rows && column >= 0 && column < p.width && channel < p.channels;
+    const std::int64_t from =
+        static_cast<std::int64_t>((image * p.rows + row) * p.width + column) * p.channels + channel;
+    whole.at[j] = there ? x[from] : T(0.0F);
+  }
+  reinterpret_cast<Neighbours<T, V>*>(made)[at] = whole;
+}
+
+std::int32_t narrow(std::int64_t number) {
+  return static_cast<std::int32_t>(number);
+}
+
+/// The same convolution of arrays in whole pieces.
+struct Refilled {
+  ConvolutionGeometry as;
+  PieceRows x, weight;
+  std::int64_t x_pieces, weight_pieces;
+
+  explicit Refilled(const ConvolutionGeometry& g) : as(g) {
+    constexpr std::int64_t k_pair = 2;  // pixels that are a piece: for kernels that go two pixels on
+    const bool pairs =
+        g.inputs * k_pair <= k_of_piece && g.stride[1] == k_pair && g.dilation[1] == 1 && g.kernel[1] > 1;
+    const std::int64_t of_piece = pairs ? k_pair : 1, pieces = pairs ? 1 : pieces_of(g.inputs);
+    as.inputs = pieces * k_of_piece;
+    std::int64_t above = 0, before = 0;
+    if (pairs) {
+      above = g.pad[0];
+      before = g.pad[1];
+      as.kernel[1] = (g.kernel[1] + 1) / k_pair;
+      as.stride[1] = 1;
+      as.in[0] = g.in[0] + g.pad[0] + g.pad_end[0];
+      as.in[1] = g.out[1] - 1 + as.kernel[1];
+      for (int axis = 0; axis < 2; ++axis)
+        as.pad[axis] = as.pad_end[axis] = 0;
+    }
+    x = rows(g.images, g.in, as.in, g.inputs, of_piece, pieces, above, before);
+    weight = rows(g.outputs, g.kernel, as.kernel, g.inputs, of_piece, pieces, 0, 0);
+    x_pieces = g.images * as.in[0] * as.in[1] * pieces;
+    weight_pieces = g.outputs * as.kernel[0] * as.kernel[1] * pieces;
+  }
+
+ private:
+  static PieceRows rows(
+      std::int64_t count,
+      const std::int64_t (&from)[2],
+      const std::int64_t (&to)[2],
+      std::int64_t channels,
+      std::int64_t of_piece,
+      std::int64_t pieces,
+      std::int64_t above,
+      std::int64_t before) {
+    return {
+        .count = narrow(count),
+        .rows = narrow(from[0]),
+        .width = narrow(from[1]),
+        .channels = narrow(channels),
+        .made_rows = narrow(to[0]),
+        .above = narrow(above),
+        .before = narrow(before),
+        .of_piece = narrow(of_piece),
+        .row_pieces = Divider<std::int32_t>(to[1] * pieces),
+        .all_rows = Divider<std::int32_t>(to[0]),
+        .pieces = Divider<std::int32_t>(pieces)};
+  }
+};
+
+template <class T>
+void make_pieces(const Queue& queue, const void* x, T* made, const PieceRows& rows, std::int64_t total) {
+  constexpr int k_threads = 256;
+  const cudaStream_t stream = stream_of(queue);
+  make_pieces_kernel<<<static_cast<unsigned>((total + k_threads - 1) / k_threads), k_threads, 0, stream>>>(
+      static_cast<const T*>(x), made, rows, static_cast<std::int32_t>(total));
+  check_early_launch("convolution", stream);
+}
+
+template <class T>
+TiledConvolution<T> tiled(const ConvolutionGeometry& g, const ConvolutionData& data, const ChannelEpilogue& then) {
+  const std::int64_t pieces = pieces_of(g.inputs);
+  TiledConvolution<T> p{
+      .x = static_cast<const T*>(data.x),
+      .weight = static_cast<const T*>(data.weight),
+      .residual = static_cast<const T*>(then.residual),
+      .y = static_cast<T*>(data.y),
+      .scale = static_cast<const float*>(then.scale),
+      .shift = static_cast<const float*>(then.shift),
+      .relu = then.relu,
+      .pixels = narrow(g.images * g.out_plane()),
+      .outputs = narrow(g.outputs),
+      .depth = narrow(g.kernel[0] * g.kernel[1] * pieces),
+      .height = narrow(g.in[0]),
+      .width = narrow(g.in[1]),
+      .stride = {},
+      .dilation = {},
+      .pad = {},
+      .out_plane = Divider<std::int32_t>(g.out_plane()),
+      .out_width = Divider<std::int32_t>(g.out[1]),
+      .pieces = Divider<std::int32_t>(pieces),
+      .kernel_width = Divider<std::int32_t>(g.kernel[1])};
+  for (int axis = 0; axis < 2; ++axis) {
+    p.stride[axis] = narrow(g.stride[axis]);
+    p.dilation[axis] = narrow(g.dilation[axis]);
+    p.pad[axis] = narrow(g.pad[axis]);
+  }
+  return p;
+}
+
+/// Of eight pieces of terms each.
+std::int64_t steps_of(const ConvolutionGeometry& g) {
+  return (g.kernel[0] * g.kernel[1] * pieces_of(g.inputs) + 7) / 8;
+}
+
+template <class Shape>
+std::int64_t tiles_of(const ConvolutionGeometry& g) {
+  const auto pieces_of = [](std::int64_t extent, std::int64_t each) { return (extent + each - 1) / each; };
+  return pieces_of(g.images * g.out_plane(), Shape::k_rows) * pieces_of(g.outputs, Shape::k_columns);
+}
+
+using Large = TileShape<128, 128, 64, 32>;
+using Narrow = TileShape<128, 64, 32, 32>;
+using Small = TileShape<64, 64, 32, 32>;
+
+template <class Shape>
+Divider<std::int32_t> tiles_across(const ConvolutionGeometry& g) {
+  return Divider<std::int32_t>((g.outputs + Shape::k_columns - 1) / Shape::k_columns);
+}
+
+template <class T, class Shape, bool Pointwise>
+void launch(const Queue& queue, const ConvolutionGeometry& g, const TiledConvolution<T>& p) {
+  constexpr auto kernel = convolve_tiles_kernel<T, Shape, Pointwise, false>;
+  const cudaStream_t stream = stream_of(queue);
+  allow_shared<kernel, Shape::k_room>(queue.device().index);
+  const int room = Shape::room(steps_of(g));
+  kernel<<<static_cast<unsigned>(tiles_of<Shape>(g)), Shape::k_threads, room, stream>>>(p, tiles_across<Shape>(g));
+  check_early_launch("convolution", stream);
+}
+
+constexpr std::int64_t k_multiprocessors = 132;
+
+#ifdef __CUDACC__
+/// `partners` blocks a tile: their number divides the tile's rows.
+template <class T, class Shape, bool Pointwise>
+void launch_shared(
+    const Queue& queue, const ConvolutionGeometry& g, const TiledConvolution<T>& p, std::int64_t partners) {
+  constexpr auto kernel = convolve_tiles_kernel<T, Shape, Pointwise, true>;
+  const cudaStream_t stream = stream_of(queue);
+  allow_shared<kernel, Shape::k_room>(queue.device().index);
+  cudaLaunchAttribute cluster{};
+  cluster.id = cudaLaunchAttributeClusterDimension;
+  cluster.val.clusterDim = {static_cast<unsigned>(partners), 1, 1};
+  cudaLaunchConfig_t config{};
+  config.gridDim = dim3(static_cast<unsigned>(tiles_of<Shape>(g) * partners));
+  config.blockDim = dim3(Shape::k_threads);
+  config.dynamicSmemBytes = static_cast<std::size_t>(Shape::room((steps_of(g) + partners - 1) / partners));
+  config.stream = stream;
+  config.attrs = &cluster;
+  config.numAttrs = 1;
+  cuda::cuda_check(cudaLaunchKernelEx(&config, kernel, p, tiles_across<Shape>(g)), "convolution");
+  note_early_launch(stream);
+}
+#endif
+
+/// How many blocks share a tile, where tiles alone would leave multiprocessors without work: each has `least` steps.
+template <class Shape>
+std::int64_t partners_of(const ConvolutionGeometry& g, std::int64_t least) {
+  constexpr std::int64_t k_most_partners = 8;
+  std::int64_t partners = 1;
+  while (partners < k_most_partners && tiles_of<Shape>(g) * partners * 2 <= 2 * k_multiprocessors &&
+         steps_of(g) >= 2 * partners * least)
+    partners *= 2;
+  return partners;
+}
+
+// Of the tiles that a multiprocessor works at in turn the last ones may be few; a smaller tile reads more for what it
+// multiplies.
+template <class Shape>
+double time_of(const ConvolutionGeometry& g, double each) {
+  const std::int64_t turns = (tiles_of<Shape>(g) + k_multiprocessors - 1) / k_multiprocessors;
+  return static_cast<double>(turns * Shape::k_rows * Shape::k_columns) * each;
+}
+
+template <class T, bool Pointwise>
+void by_shape(const Queue& queue, const ConvolutionGeometry& g, const TiledConvolution<T>& p) {
+#ifdef __CUDACC__
+  constexpr int k_clusters_from = 90;
+  if (gpu_capability(queue.device().index) >= k_clusters_from) {
+    const std::int64_t large = partners_of<Large>(g, 16), small = partners_of<Small>(g, 2);
+    const std::int64_t tiles = tiles_of<Large>(g);
+    if (large > 1 && tiles <= k_multiprocessors / 2 && tiles * large > k_multiprocessors * 2 / 3)
+      return launch_shared<T, Large, Pointwise>(queue, g, p, large);
+    if (small > 1 && tiles <= k_multiprocessors / 2)
+      return launch_shared<T, Small, Pointwise>(queue, g, p, small);
+  }
+#endif
+  const double large = time_of<Large>(g, 1), narrow = time_of<Narrow>(g, 1.15), small = time_of<Small>(g, 1.4);
+  if (large <= narrow && large <= small)
+    return launch<T, Large, Pointwise>(queue, g, p);
+  if (narrow <= small)
+    return launch<T, Narrow, Pointwise>(queue, g, p);
+  return launch<T, Small, Pointwise>(queue, g, p);
+}
+
+template <class T>
+void by_kind(
+    const Queue& queue, const ConvolutionGeometry& g, const ConvolutionData& data, const ChannelEpilogue& then) {
+  const TiledConvolution<T> p = tiled<T>(g, data, then);
+  g.is_pointwise() ? by_shape<T, true>(queue, g, p) : by_shape<T, false>(queue, g, p);
+}
+
+}  // namespace
+
+bool is_tiled(
+    const Queue& queue,
+    const ConvolutionGeometry& g,
+    MemoryOrder order,
+    const ConvolutionData& data,
+    const ChannelEpilogue& then) {
+  constexpr int k_least_capability = 80;  // what the kernel is written in begins there
+  if (gpu_capability(queue.device().index) < k_least_capability)
+    return false;
+  if (size_of(g.dtype) != 2 || order != MemoryOrder::channels_last || g.groups != 1 || g.outputs % k_of_piece != 0)
+    return false;
+  if (!is_aligned(data.x) || !is_aligned(data.weight) || !is_aligned(data.y) || !is_aligned(then.residual))
+    return false;
+  const std::int64_t pieces = pieces_of(g.inputs), places = g.kernel[0] * g.kernel[1];
+  const std::int64_t padded = (g.in[0] + g.pad[0] + g.pad_end[0]) * (g.in[1] + g.pad[1] + g.pad_end[1]);
+  return g.images * g.out_plane() < k_most && g.images * padded * pieces < k_most && places * pieces < k_most &&
+         g.outputs * places * pieces < k_most && g.kernel[0] * g.dilation[0] < k_most &&
+         g.kernel[1] * g.dilation[1] < k_most && tiles_of<Small>(g) < k_most / 8;
+}
+
+void convolution_by_tiles(
+    const Queue& queue, const ConvolutionGeometry& g, const ConvolutionData& data, const ChannelEpilogue& then) {
+  const auto run = [&]<class T>(T) {
+    if (g.inputs % k_of_piece == 0)
+      return by_kind<T>(queue, g, data, then);
+    const Refilled filled(g);
+    const Workspace room(queue, static_cast<std::size_t>((filled.x_pieces + filled.weight_pieces) * k_piece_bytes));
+    ConvolutionData pieces = data;
+    pieces.x = room.as<T>();
+    pieces.weight = room.as<T>() + filled.x_pieces * k_of_piece;
+    make_pieces(queue, data.x, static_cast<T*>(pieces.x), filled.x, filled.x_pieces);
+    make_pieces(queue, data.weight, static_cast<T*>(pieces.weight), filled.weight, filled.weight_pieces);
+    by_kind<T>(queue, filled.as, pieces, then);
+  };
+  g.dtype == DType::float16 ? run(Half()) : run(BFloat16());
+}
+
+}  // namespace sluice::detail
