@@ -43,7 +43,7 @@ TEST_CASE("An imported array is the producer's memory, with its strides and offs
     CHECK(array.strides() == Shape{1, 4});
     CHECK(array.to_vector<float>() == std::vector<float>{2, 6, 10, 3, 7, 11});
     array.assign(array * 2.0F);
-    const NDArray sums = sum(array + 1.0F, {.axes = {1}});
+    const NDArray sums = sum(array + 1.0F, {1});
     CHECK(sums.to_vector<float>() == std::vector<float>{39, 45});
     array.wait_to_read();
     CHECK(producer.returned == 0);
