@@ -43,12 +43,14 @@ HWY_INLINE void for_each_window(const BlockWindows& w, Body&& body) {
   }
 }
 
-template <int block>
-void largest(const BlockWindows& w, const float* x, float* maxima, std::uint8_t* places) {
+// `fixed`: the windows' extents, where they are known.
+template <int block, int fixed>
+void largest_of(const BlockWindows& w, const float* x, float* maxima, std::uint8_t* places) {
   using D = typename Of<block>::D;
   using Whole = typename Of<block>::Whole;
   using Byte = typename Of<block>::Byte;
   const bool all = w.channels == block;
+  const std::int64_t lines = fixed != 0 ? fixed : w.kernel[0], columns = fixed != 0 ? fixed : w.kernel[1];
   for_each_window(w, [&](std::int64_t window, std::int64_t first) HWY_ATTR {
     std::uint8_t beside[block];
     std::uint8_t* const to = all ? places + window * w.places : beside;
@@ -57,8 +59,8 @@ void largest(const BlockWindows& w, const float* x, float* maxima, std::uint8_t*
       auto best = relu<D>(begin);
       auto where = hn::Zero(Whole{});
       std::int32_t tap = 0;
-      for (std::int64_t line = 0; line < w.kernel[0]; ++line) {
-        for (std::int64_t column = 0; column < w.kernel[1]; ++column, ++tap) {
+      for (std::int64_t line = 0; line < lines; ++line) {
+        for (std::int64_t column = 0; column < columns; ++column, ++tap) {
           const auto value = relu<D>(begin + (line * w.in[1] + column) * w.pixel);
           // Not below or equal: larger, or a NaN, of which the first stays.
           const auto wins = hn::AndNot(hn::Le(value, best), hn::Eq(best, best));
@@ -76,12 +78,13 @@ void largest(const BlockWindows& w, const float* x, float* maxima, std::uint8_t*
   });
 }
 
-template <int block>
-void spread(const BlockWindows& w, const float* heads, const std::uint8_t* places, float* dx) {
+template <int block, int fixed>
+void spread_of(const BlockWindows& w, const float* heads, const std::uint8_t* places, float* dx) {
   using D = typename Of<block>::D;
   using Whole = typename Of<block>::Whole;
   using Byte = typename Of<block>::Byte;
   const bool all = w.channels == block;
+  const std::int64_t lines = fixed != 0 ? fixed : w.kernel[0], columns = fixed != 0 ? fixed : w.kernel[1];
   bool covered = true;
   for (int axis = 0; axis < 2; ++axis)
     covered = covered && w.stride[axis] == w.kernel[axis] && w.out[axis] * w.stride[axis] == w.in[axis];
@@ -98,14 +101,28 @@ void spread(const BlockWindows& w, const float* heads, const std::uint8_t* place
       const auto where = hn::PromoteTo(Whole{}, hn::LoadU(Byte{}, from + at));
       float* const begin = dx + first * w.pixel + at;
       std::int32_t tap = 0;
-      for (std::int64_t line = 0; line < w.kernel[0]; ++line) {
-        for (std::int64_t column = 0; column < w.kernel[1]; ++column, ++tap) {
+      for (std::int64_t line = 0; line < lines; ++line) {
+        for (std::int64_t column = 0; column < columns; ++column, ++tap) {
           const auto here = hn::RebindMask(D{}, hn::Eq(where, hn::Set(Whole{}, tap)));
           hn::StoreU(hn::IfThenElseZero(here, head), D{}, begin + (line * w.in[1] + column) * w.pixel);
         }
       }
     }
   });
+}
+
+bool is_of_two(const BlockWindows& w) {
+  return w.kernel[0] == 2 && w.kernel[1] == 2;
+}
+
+template <int block>
+void largest(const BlockWindows& w, const float* x, float* maxima, std::uint8_t* places) {
+  (is_of_two(w) ? largest_of<block, 2> : largest_of<block, 0>)(w, x, maxima, places);
+}
+
+template <int block>
+void spread(const BlockWindows& w, const float* heads, const std::uint8_t* places, float* dx) {
+  (is_of_two(w) ? spread_of<block, 2> : spread_of<block, 0>)(w, heads, places, dx);
 }
 
 template <int block>
