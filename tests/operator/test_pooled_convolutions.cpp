@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include <sluice/ndarray/detail/simd_target.h>
 #include <sluice/operator/api.h>
 #include <sluice/operator/conv/pooled.h>
 #include <sluice/operator/graph/flops.h>
@@ -130,6 +131,19 @@ TEST_CASE("A convolution and its pooling in one call give the bits of two calls"
         for (const char* gone : {"convolution_relu", "max_pool2d", "max_pool2d_backward", "convolution_relu_backward"})
           CHECK(count(made, gone) == 0);
       }
+    }
+  }
+}
+
+TEST_CASE("A pooled convolution gives the bits of two calls on every instruction set", "[graph][pooled]") {
+  for (const simd::Target target : {simd::Target::scalar, simd::Target::avx2, simd::Target::neon}) {
+    if (!simd::is_available(target))
+      continue;
+    const simd::TargetScope scope(target);
+    for (const std::size_t which : {1, 4, 7, 9}) {
+      CAPTURE(static_cast<int>(target), which);
+      const Network net = k_networks[which].with(true, true);
+      check(net, net.inputs());
     }
   }
 }
