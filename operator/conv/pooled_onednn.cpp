@@ -72,6 +72,7 @@ std::shared_ptr<const OnednnPlan> maxima_plan(
   const ConvolutionGeometry& g = form.g;
   const CacheKey key =
       CacheKey::of(kind, forward, g.images, g.outputs, p.g.outputs, p.out[0], p.out[1], form.blocks.block);
+  const OneThreadScope alone;
   return library.plans.get(key, [&] {
     return onednn_plan([&] {
       const std::int64_t plane = p.out_plane();
