@@ -5,6 +5,7 @@
 #include <sluice/operator/conv/conv.h>
 #include <sluice/operator/conv/fused.h>
 #include <sluice/operator/conv/passes.h>
+#include <sluice/operator/conv/pooled.h>
 #include <sluice/operator/conv/row_windows.h>
 #include <sluice/operator/conv/volume.h>
 #include <sluice/operator/conv/windows.h>
@@ -213,6 +214,8 @@ OperatorList conv_operators() noexcept {
       &convolution_fused_op,
       &convolution_relu_backward_op,
       &convolution_relu_backward_weights_op,
+      &convolution_relu_pool_op,
+      &convolution_relu_pool_backward_op,
       &convolution_backward_data_op,
       &convolution_backward_weights_op,
       &k_convolution1d,

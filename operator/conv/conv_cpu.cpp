@@ -1,3 +1,5 @@
+#include <type_traits>
+
 #include <sluice/engine/parallel.h>
 #include <sluice/operator/conv/conv.h>
 #include <sluice/operator/conv/masked.h>
@@ -5,21 +7,28 @@
 #include <sluice/operator/library/channel.h>
 
 namespace sluice::detail {
-namespace {
 
-void run(const KernelCall& call, ConvolutionPass pass, const ConvolutionGeometry& g, const ConvolutionData& data) {
-  if (!convolution_onednn(call.queue, pass, g, data))
-    convolution_own(call.queue, pass, g, data);
+void convolution_pass_cpu(
+    const Queue& queue, ConvolutionPass pass, const ConvolutionGeometry& g, const ConvolutionData& data) {
+  const bool taken = convolution_onednn(queue, pass, g, data);
+  if (!taken)
+    convolution_own(queue, pass, g, data);
+  if (data.relu && !(taken && g.dtype == DType::float32))  // not by oneDNN, which makes 0 of NaN
+    channel_add_cpu({g.images, g.outputs, g.out_plane(), g.dtype}, data.y, nullptr, true);
 }
-
-}  // namespace
 
 void convolution_cpu(const KernelCall& call) {
   const void* bias = call.inputs.size() > 2 ? call.inputs[2].data : nullptr;
   const ConvolutionGeometry g = forward_geometry(call);
-  run(call, ConvolutionPass::forward, g, {call.inputs[0].data, call.inputs[1].data, call.outputs[0].data, bias});
-  if (&call.op == &convolution_relu_op)  // not by oneDNN, which makes 0 of NaN
-    channel_add_cpu({g.images, g.outputs, g.out_plane(), g.dtype}, call.outputs[0].data, nullptr, true);
+  convolution_pass_cpu(
+      call.queue,
+      ConvolutionPass::forward,
+      g,
+      {.x = call.inputs[0].data,
+       .weight = call.inputs[1].data,
+       .y = call.outputs[0].data,
+       .bias = bias,
+       .relu = &call.op == &convolution_relu_op});
 }
 
 void convolution_relu_backward_cpu(const KernelCall& call) {
@@ -29,6 +38,8 @@ void convolution_relu_backward_cpu(const KernelCall& call) {
     const T* const values = y.as<T>();
     T* const masked = call.outputs[0].as<T>();
     parallel_for(y.size, 16 * 1024, [=](std::int64_t begin, std::int64_t end) {
+      if constexpr (std::is_same_v<T, float>)
+        return relu_floats_backward(head + begin, values + begin, end - begin, masked + begin);
       for (std::int64_t i = begin; i < end; ++i) {
         const T grad = head[i];  // read in any case: a choice between numbers, not between ways to go
         masked[i] = static_cast<Compute<T>>(values[i]) <= Compute<T>{} ? T(Compute<T>{}) : grad;
@@ -41,7 +52,8 @@ void convolution_relu_backward_cpu(const KernelCall& call) {
 }
 
 void convolution_backward_data_cpu(const KernelCall& call) {
-  run(call,
+  convolution_pass_cpu(
+      call.queue,
       ConvolutionPass::backward_data,
       backward_data_geometry(call),
       {call.outputs[0].data, call.inputs[1].data, call.inputs[0].data});
@@ -60,7 +72,14 @@ void convolution_backward_weights_cpu(const KernelCall& call) {
 }
 
 void convolution_relu_backward_weights_cpu(const KernelCall& call) {
-  mask_then_weights(call, convolution_relu_backward_cpu, convolution_backward_weights_cpu);
+  const ConvolutionGeometry g = relu_backward_weights_geometry(call);
+  const ConvolutionData data{
+      .x = call.inputs[0].data,
+      .weight = call.outputs[0].data,
+      .y = call.inputs[1].data,
+      .bias_grad = call.outputs.size() > 1 ? call.outputs[1].data : nullptr};
+  if (!masked_weights_onednn(call.queue, g, data, call.inputs[2].data))
+    mask_then_weights(call, convolution_relu_backward_cpu, convolution_backward_weights_cpu);
 }
 
 }  // namespace sluice::detail

@@ -5,9 +5,8 @@
 
 #include <sluice/engine/parallel.h>
 #include <sluice/operator/conv/few_pixels.h>
-#include <sluice/operator/conv/onednn_plan.h>
+#include <sluice/operator/conv/onednn_cut.h>
 #include <sluice/operator/library/one_thread.h>
-#include <sluice/operator/library/pieces.h>
 #include <sluice/operator/library/widened.h>
 
 namespace sluice::detail {
@@ -15,123 +14,26 @@ namespace sluice::detail {
 #ifdef SLUICE_ONEDNN
 namespace {
 
-// Which extent the work is cut along.
-enum class CutAxis : std::uint8_t { images, outputs, inputs };
-
-// -- Cutting ----------------------------------------------------------------------------------------------------------
-
-std::int64_t weights_of(const ConvolutionGeometry& g) {
-  return g.outputs * g.depth();
-}
-
-// Images go one by one through the same weights. Where there are few, or where sums of weight gradients beside each
-// other would cost more than passing x again, channels are cut: those that are not summed over.
-struct Cutting {
-  CutAxis axis = CutAxis::images;
-  Pieces pieces;
-
-  Cutting(ConvolutionPass pass, const ConvolutionGeometry& g) {
-    const bool sums = pass == ConvolutionPass::backward_weights;
-    const std::int64_t products = g.images * g.out_plane() * weights_of(g);
-    const std::int64_t most = pieces_worth(2.0 * static_cast<double>(products) / onednn_pace(g.dtype));
-    std::int64_t by_images = std::min(most, g.images);
-    if (sums) {
-      constexpr std::int64_t k_most_sums = 1 << 24;  // elements beside each other
-      constexpr std::int64_t k_pixels = 256;         // that a sum is to be worth
-      by_images = std::min({by_images, k_most_sums / weights_of(g), g.images * g.out_plane() / k_pixels});
-    }
-    pieces = pieces_of(g.images, std::max<std::int64_t>(1, by_images));
-    if (g.groups != 1)
-      return;
-    const bool data = pass == ConvolutionPass::backward_data;
-    const Pieces channels = pieces_of(data ? g.inputs : g.outputs, most, 16);
-    const bool heavy_sums = sums && g.images * g.inputs * g.in_plane() < 3 * weights_of(g);
-    if (channels.count() > pieces.count() || (heavy_sums && channels.count() == pieces.count())) {
-      axis = data ? CutAxis::inputs : CutAxis::outputs;
-      pieces = channels;
-    }
-  }
-
-  ConvolutionPart part(const ConvolutionGeometry& g, std::int64_t piece) const {
-    ConvolutionPart part{g, g.inputs * g.in_plane(), g.outputs * g.out_plane(), g.depth()};
-    std::int64_t& extent = axis == CutAxis::images    ? part.g.images
-                           : axis == CutAxis::outputs ? part.g.outputs
-                                                      : part.g.inputs;
-    extent = pieces.length_of(piece);
-    return part;
-  }
-
-  ConvolutionData data(const ConvolutionGeometry& g, const ConvolutionData& whole, std::int64_t piece) const {
-    const auto bytes = static_cast<std::int64_t>(size_of(g.dtype));
-    const auto past = [bytes](void* data, std::int64_t elements) {
-      return data == nullptr ? data : static_cast<char*>(data) + elements * bytes;
-    };
-    const std::int64_t begin = pieces.begin(piece);
-    ConvolutionData d = whole;
-    if (axis == CutAxis::images) {
-      d.x = past(whole.x, begin * g.inputs * g.in_plane());
-      d.y = past(whole.y, begin * g.outputs * g.out_plane());
-    } else if (axis == CutAxis::outputs) {
-      d.y = past(whole.y, begin * g.out_plane());
-      d.weight = past(whole.weight, begin * g.depth());
-      d.bias = past(const_cast<void*>(whole.bias), begin);
-      d.bias_grad = past(whole.bias_grad, begin);
-    } else {
-      d.x = past(whole.x, begin * g.in_plane());
-      d.weight = past(whole.weight, begin * g.kernel[0] * g.kernel[1]);
-    }
-    return d;
-  }
-};
-
-// -- Running ----------------------------------------------------------------------------------------------------------
-
-// Weights in the layout of a primitive, for all pieces that it runs.
-class WeightsBeside {
- public:
-  WeightsBeside(const Queue& queue, const OnednnPlan& plan, void* weight) : data_(weight), same_(plan.weight.same) {
-    if (same_)
-      return;
-    copy_.emplace(queue, plan.weight.wanted.get_size());
-    data_ = copy_->data();
-    const Onednn& library = Onednn::of(queue);
-    dnnl::stream stream(library.engine);
-    dnnl::memory from(plan.weight.ours, library.engine, weight), to(plan.weight.wanted, library.engine, data_);
-    plan.weight.copy.execute(stream, from, to);
-  }
-  void pass(OnednnCall& call, const OnednnPlan& plan) const {
-    call.plain(DNNL_ARG_WEIGHTS, same_ ? plan.weight.ours : plan.weight.wanted, data_);
-  }
-
- private:
-  void* data_;
-  bool same_;
-  std::optional<Workspace> copy_;
-};
-
+// Gradients of weights are given none.
 void run_piece(
     const Queue& queue,
     ConvolutionPass pass,
-    const OnednnPlan& plan,
+    const ConvolutionPlans& plans,
+    std::int64_t piece,
     const ConvolutionData& data,
-    const WeightsBeside* weights) {
+    const WeightsOfPieces* weights,
+    bool relu = false) {
+  const OnednnPlan& plan = plans.of(piece);
   OnednnCall call("convolution", queue, plan);
-  const auto take_weights = [&] {
-    if (weights != nullptr) {
-      weights->pass(call, plan);
-    } else {
-      call.input(DNNL_ARG_WEIGHTS, plan.weight, data.weight);
-    }
-  };
   if (pass == ConvolutionPass::forward) {
     call.input(DNNL_ARG_SRC, plan.x, data.x);
-    take_weights();
+    weights->pass(call, piece, data.weight);
     if (data.bias != nullptr)
       call.plain(DNNL_ARG_BIAS, plan.bias, const_cast<void*>(data.bias));
     call.output(DNNL_ARG_DST, plan.y, data.y);
   } else if (pass == ConvolutionPass::backward_data) {
     call.input(DNNL_ARG_DIFF_DST, plan.y, data.y);
-    take_weights();
+    weights->pass(call, piece, data.weight);
     call.output(DNNL_ARG_DIFF_SRC, plan.x, data.x);
   } else {
     call.input(DNNL_ARG_SRC, plan.x, data.x);
@@ -140,86 +42,29 @@ void run_piece(
       call.plain(DNNL_ARG_DIFF_BIAS, plan.bias, data.bias_grad);
     call.output(DNNL_ARG_DIFF_WEIGHTS, plan.weight, data.weight);
   }
-  call.run();
-}
-
-// Sums of pieces, one after the other, rounded once: to[i] = parts[0][i] + parts[1][i] + ... Changes parts[0].
-void add_parts(float* parts, std::int64_t count, std::int64_t stride, std::int64_t n, DType dtype, void* to) {
-  constexpr std::int64_t grain = 16 * 1024;
-  parallel_for(n, grain, [=](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t part = 1; part < count; ++part) {
-      const float* from = parts + part * stride;
-      for (std::int64_t i = begin; i < end; ++i)
-        parts[i] += from[i];
-    }
-  });
-  narrow(parts, dtype, to, n);
-}
-
-// Makes what runs the first pieces and the last one, which may be shorter.
-struct Plans {
-  std::shared_ptr<const OnednnPlan> first, last;
-  std::int64_t count;
-
-  Plans(Onednn& library, ConvolutionPass pass, const Cutting& cutting, const ConvolutionGeometry& g, bool bias)
-      : first(convolution_plan(library, pass, cutting.part(g, 0), bias)), last(first), count(cutting.pieces.count()) {
-    if (count > 1)
-      last = convolution_plan(library, pass, cutting.part(g, count - 1), bias);
-  }
-  bool usable() const { return first->usable && last->usable; }
-  const OnednnPlan& of(std::int64_t piece) const { return piece == count - 1 ? *last : *first; }
-};
-
-// Gradients of the weight, by images beside each other, and of the bias: in float32, which half types are rounded from.
-void run_weights(
-    const Queue& queue,
-    const Plans& plans,
-    const Cutting& cutting,
-    const ConvolutionGeometry& g,
-    const ConvolutionData& data) {
-  const bool bias = data.bias_grad != nullptr, by_images = cutting.axis == CutAxis::images;
-  const std::int64_t beside = by_images ? plans.count : 1;
-  const bool in_place = beside == 1 && g.dtype == DType::float32;
-  const std::int64_t weights = weights_of(g), stride = weights + (bias ? g.outputs : 0);
-  const Workspace sums(queue, in_place ? 0 : static_cast<std::size_t>(beside * stride) * sizeof(float));
-  for_each_piece(cutting.pieces, [&](std::int64_t piece) {
-    ConvolutionData part = cutting.data(g, data, piece);
-    if (!in_place) {
-      const std::int64_t first = by_images ? 0 : cutting.pieces.begin(piece);  // of the outputs
-      float* const to = sums.as<float>() + (by_images ? piece * stride : 0);
-      part.weight = to + first * g.depth();
-      part.bias_grad = bias ? to + weights + first : nullptr;
-    }
-    run_piece(queue, ConvolutionPass::backward_weights, plans.of(piece), part, nullptr);
-  });
-  if (in_place)
-    return;
-  add_parts(sums.as<float>(), beside, stride, weights, g.dtype, data.weight);
-  if (bias)
-    add_parts(sums.as<float>() + weights, beside, stride, g.outputs, g.dtype, data.bias_grad);
+  call.run(relu ? relu_floats : nullptr);
 }
 
 bool run(const Queue& queue, ConvolutionPass pass, const ConvolutionGeometry& g, const ConvolutionData& data) {
-  const Cutting cutting(pass, g);
-  const Plans plans(Onednn::of(queue), pass, cutting, g, data.bias != nullptr || data.bias_grad != nullptr);
+  const ConvolutionCut cut(pass, g);
+  const ConvolutionPlans plans(Onednn::of(queue), pass, cut, g, data.bias != nullptr || data.bias_grad != nullptr);
   if (!plans.usable())
     return false;
   if (pass == ConvolutionPass::backward_weights) {
-    run_weights(queue, plans, cutting, g, data);
+    add_weights(queue, cut, g, data, [&](std::int64_t piece, const ConvolutionData& part) {
+      run_piece(queue, pass, plans, piece, part, nullptr);
+    });
     return true;
   }
-  std::optional<WeightsBeside> weights, last_weights;
-  if (cutting.axis == CutAxis::images) {
-    const OneThreadScope alone;
-    weights.emplace(queue, *plans.first, data.weight);
-    if (plans.last != plans.first)
-      last_weights.emplace(queue, *plans.last, data.weight);
-  }
-  const std::int64_t last = plans.count - 1;
-  for_each_piece(cutting.pieces, [&](std::int64_t piece) {
-    const auto& beside = piece == last && last_weights ? last_weights : weights;
-    run_piece(queue, pass, plans.of(piece), cutting.data(g, data, piece), beside ? &*beside : nullptr);
+  const WeightsOfPieces weights(queue, cut, plans, data.weight);
+  // While sums are in the caches, where they are copied from there anyway.
+  const bool relu = data.relu && g.dtype == DType::float32;
+  const bool at_once = relu && !plans.first->y.same && !plans.last->y.same;
+  for_each_piece(cut.pieces, [&](std::int64_t piece) {
+    run_piece(queue, pass, plans, piece, cut.data(g, data, piece), &weights, at_once);
   });
+  if (relu && !at_once)
+    channel_add_cpu({g.images, g.outputs, g.out_plane(), g.dtype}, data.y, nullptr, true);
   return true;
 }
 

@@ -5,8 +5,7 @@ namespace sluice::detail {
 void convolution_fused_cpu(const KernelCall& call) {
   const ConvolutionFusedCall fused(call);
   const ConvolutionGeometry& g = fused.geometry;
-  if (!convolution_onednn(call.queue, ConvolutionPass::forward, g, fused.data))
-    convolution_own(call.queue, ConvolutionPass::forward, g, fused.data);
+  convolution_pass_cpu(call.queue, ConvolutionPass::forward, g, fused.data);
   channel_finish_cpu({g.images, g.outputs, g.out_plane(), g.dtype}, fused.data.y, fused.then);
 }
 

@@ -72,6 +72,7 @@ struct ConvolutionData {
   void* y = nullptr;
   const void* bias = nullptr;  // forward, oneDNN and shallow ones only
   void* bias_grad = nullptr;   // backward weights, the same
+  bool relu = false;           // forward, on a CPU
 };
 
 enum class ConvolutionPass : std::uint8_t { forward, backward_data, backward_weights };
@@ -79,7 +80,10 @@ enum class ConvolutionPass : std::uint8_t { forward, backward_data, backward_wei
 // Our own: unfolding and products, for every floating type.
 void convolution_own(
     const Queue& queue, ConvolutionPass pass, const ConvolutionGeometry& g, const ConvolutionData& data);
-/// oneDNN's: false where it does not take the convolution.
+/// A pass on a CPU by whoever takes it. bias_grad for oneDNN's alone.
+void convolution_pass_cpu(
+    const Queue& queue, ConvolutionPass pass, const ConvolutionGeometry& g, const ConvolutionData& data);
+/// oneDNN's: false where it does not take the convolution. relu of float32 alone.
 bool convolution_onednn(
     const Queue& queue, ConvolutionPass pass, const ConvolutionGeometry& g, const ConvolutionData& data);
 

@@ -88,11 +88,13 @@ Mask relu_weights_saved_for(Mask wanted, const Attributes&) {
   return (wanted & 0b01 ? 0b110 : 0) | (wanted & 0b10 ? 0b101 : 0);
 }
 
-// Whether a kernel of ours makes the mask along with the gradients.
+// Whether a kernel makes the mask along with the gradients of the weight, the only ones.
 bool masks_along(const GradientCall& call, const ConvolutionAttributes& how) {
   const ArraySpec &x = call.input_specs[0], &weight = call.input_specs[1];
-  if (call.wanted[0] || !call.wanted[1] || !x.device.is_gpu())
+  if (call.wanted[0] || !call.wanted[1])
     return false;
+  if (!x.device.is_gpu())
+    return x.dtype == DType::float32;
   const ConvolutionGeometry g = convolution_geometry("convolution_relu", x.shape, weight.shape, x.dtype, how);
   return is_shallow(g, ConvolutionPass::backward_weights);
 }

@@ -108,7 +108,8 @@ Graph optimised(const Graph& graph, Rounding rounding, TakenReductions taken) {
   for (const auto pass : {without_repetitions, without_dead_code, with_direct_writes, with_combined_calls})
     run(pass);
   run([&](const Graph& before) { return with_epilogues(before, rounding); });
-  for (const auto pass : {with_norm_relus, with_norm_casts, with_biases_apart, with_fused_pointwise})
+  for (const auto pass :
+       {with_pooled_convolutions, with_norm_relus, with_norm_casts, with_biases_apart, with_fused_pointwise})
     run(pass);
   run([&](const Graph& before) { return with_fused_reductions(before, taken); });
   return now;

@@ -7,6 +7,7 @@
 #include <sluice/operator/conv/conv.h>
 #include <sluice/operator/conv/fused.h>
 #include <sluice/operator/conv/passes.h>
+#include <sluice/operator/conv/pooled.h>
 #include <sluice/operator/fused/fused.h>
 #include <sluice/operator/fused/reduction.h>
 #include <sluice/operator/graph/flops.h>
@@ -134,6 +135,23 @@ std::int64_t product_flops(const Shapes& of) {
   return op == &detail::dense_backward_bias_op ? of.input(0).size() : 0;
 }
 
+// As much as the calls that they stand for.
+std::int64_t pooled_filter_flops(const Shapes& of) {
+  const Operator* const op = of.node.op;
+  const bool forward = op == &detail::convolution_relu_pool_op;
+  if (!forward && op != &detail::convolution_relu_pool_backward_op)
+    return 0;
+  const auto& how = of.node.attributes.as<detail::PooledConvolutionAttributes>();
+  const Shape &x = of.input(forward ? 0 : 2), &weight = of.input(forward ? 1 : 3);
+  const auto p = detail::pooled_geometry(op->name, x, weight, DType::float32, how);
+  const Shape y = p.g.y_shape();
+  const std::int64_t sums = convolution_flops(y, weight);
+  if (!forward)
+    return sums * (how.data ? 2 : 1) + y.size() * (how.bias ? 2 : 1) + p.maxima_shape().size();
+  const std::int64_t extra = of.node.inputs.size() > 2 ? 2 : 1;
+  return sums + extra * y.size() + p.maxima_shape().size() * p.kernel[0] * p.kernel[1];
+}
+
 std::int64_t filter_flops(const Shapes& of) {
   const Node& node = of.node;
   const Operator* const op = node.op;
@@ -155,7 +173,7 @@ std::int64_t filter_flops(const Shapes& of) {
   if (op == &detail::convolution_relu_backward_weights_op)  // a mask, and the sums of a bias
     return convolution_flops(of.input(1), of.input(3)) +
            of.input(1).size() * static_cast<std::int64_t>(node.results.size());
-  return 0;
+  return pooled_filter_flops(of);
 }
 
 // Of what is hidden too: a score, its exponential among a row's, and the sum of values; backward the score again.

@@ -33,6 +33,10 @@ SLUICE_API Graph with_biases_apart(const Graph& graph);
 /// statistics, a sum with an array of the same shape and the bias, all before the relu. Batch norm is then x * scale +
 /// shift, which cancels where a mean is far from zero beside its deviation (Rounding::once).
 SLUICE_API Graph with_epilogues(const Graph& graph, Rounding rounding);
+/// On a CPU, of float32: a convolution with relu and the pooling that alone reads it, in windows that lie inside and
+/// apart, are one call; so are the gradients of all three, where they are there. What lies between them, which is as
+/// large as the image many times over, is not written down. To the last bit.
+SLUICE_API Graph with_pooled_convolutions(const Graph& graph);
 /// On a GPU, batch norm of the batch's statistics takes along a relu that alone reads it, and before that a sum with an
 /// array that is there already; its gradient computes again what the relu let through, where nothing that this comes of
 /// has changed. To the last bit.
@@ -62,9 +66,9 @@ struct RecomputationOptions {
 /// that is there (of batch norm the running statistics: a copy writes others), what reads memory written in between,
 /// loops and branches, what a plan runs once or keeps. Runs are the same to the last bit.
 SLUICE_API Graph with_recomputation(const Graph& graph, const RecomputationOptions& options);
-/// In this order: repetitions, dead code, direct writes, combined calls, epilogues, norm relus, norm casts, biases
-/// apart, pointwise fusion, reductions. Fusion comes last, so that it takes no node from those that have a kernel for
-/// it. The graph is verified after each.
+/// In this order: repetitions, dead code, direct writes, combined calls, epilogues, pooled convolutions, norm relus,
+/// norm casts, biases apart, pointwise fusion, reductions. Fusion comes last, so that it takes no node from those that
+/// have a kernel for it. The graph is verified after each.
 SLUICE_API Graph optimised(
     const Graph& graph, Rounding rounding = Rounding::as_by_hand, TakenReductions taken = TakenReductions::profitable);
 

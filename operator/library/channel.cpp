@@ -7,6 +7,7 @@
 #include <sluice/engine/parallel.h>
 #include <sluice/operator/floating.h>
 #include <sluice/operator/library/channel.h>
+#include <sluice/operator/simd/rows.h>
 
 namespace sluice::detail {
 namespace {
@@ -45,11 +46,15 @@ void sum_channels(const ChannelView& v, const T* x, T* sums) {
 
 // relu of half types by their bits, as whole numbers: below those of a negative NaN lie all other negative ones.
 template <class T>
-void relu_words(T* values, std::int64_t n) {
+void relu_values(T* values, std::int64_t n) {
   constexpr std::int16_t k_minus_infinity = std::is_same_v<T, BFloat16> ? -0x80 : -0x400;
   auto* const words = reinterpret_cast<std::int16_t*>(values);
   for (std::int64_t i = 0; i < n; ++i)
     words[i] = words[i] > k_minus_infinity ? words[i] : std::int16_t{0};
+}
+
+void relu_values(float* values, std::int64_t n) {
+  relu_floats(values, n);
 }
 
 template <class T>
@@ -60,9 +65,9 @@ void add_channels(const ChannelView& v, T* y, const T* bias, bool relu) {
     for (std::int64_t plane = begin; plane < end; ++plane) {
       const Acc add = bias == nullptr ? Acc{} : static_cast<Acc>(bias[plane % v.channels]);
       T* at = y + plane * v.inner;
-      if constexpr (sizeof(T) == 2) {
+      if constexpr (sizeof(T) == 2 || std::is_same_v<T, float>) {
         if (bias == nullptr && relu) {
-          relu_words(at, v.inner);
+          relu_values(at, v.inner);
           continue;
         }
       }
@@ -125,6 +130,41 @@ void finish_channels(const ChannelView& v, T* y, const ChannelEpilogue& then) {
 
 void channel_sum_cpu(const ChannelView& view, const void* x, void* sums) {
   by_floating(view.dtype, [&]<class T>() { sum_channels(view, static_cast<const T*>(x), static_cast<T*>(sums)); });
+}
+
+double plane_sum_cpu(const float* x, std::int64_t n) {
+  return sum_run(x, n);
+}
+
+void channel_totals_cpu(std::int64_t outer, std::int64_t channels, const double* planes, float* sums) {
+  for (std::int64_t c = 0; c < channels; ++c) {
+    double total = 0;
+    for (std::int64_t o = 0; o < outer; ++o)
+      total += planes[o * channels + c];
+    sums[c] = static_cast<float>(total);
+  }
+}
+
+void relu_floats(float* x, std::int64_t n) {
+  const PointwiseLoop vectors = simd::unary_loop<float>(Unary::relu);
+  if (vectors != nullptr) {
+    const void* const in[] = {x};
+    return vectors(x, in, n, false);
+  }
+  for (std::int64_t i = 0; i < n; ++i)
+    x[i] = x[i] <= 0 ? 0 : x[i];
+}
+
+void relu_floats_backward(const float* dy, const float* y, std::int64_t n, float* dx) {
+  const PointwiseLoop vectors = simd::unary_gradient_loop<float>(Unary::relu);
+  if (vectors != nullptr) {
+    const void* const in[] = {dy, y, y};
+    return vectors(dx, in, n, false);
+  }
+  for (std::int64_t i = 0; i < n; ++i) {
+    const float grad = dy[i];  // read in any case: a choice between numbers, not between ways to go
+    dx[i] = y[i] <= 0 ? 0 : grad;
+  }
 }
 
 void channel_add_cpu(const ChannelView& view, void* y, const void* bias, bool relu) {

@@ -18,8 +18,14 @@ struct ChannelView {
 /// sums[c] = sum of x[:, c, :], in a fixed order. Floating types; float64 sums on a CPU, float (float64 for float64)
 /// on a GPU. Zero for no elements.
 void channel_sum_cpu(const ChannelView& view, const void* x, void* sums);
+/// Of float32 in two steps: sums of one plane, x[o, c, :], and of theirs, which stand as (outer, channels).
+double plane_sum_cpu(const float* x, std::int64_t n);
+void channel_totals_cpu(std::int64_t outer, std::int64_t channels, const double* planes, float* sums);
 void channel_sum_gpu(const Queue& queue, const ChannelView& view, const void* x, void* sums);
 
+/// relu of neighbours on a CPU, and what it leaves of a gradient.
+void relu_floats(float* x, std::int64_t n);
+void relu_floats_backward(const float* dy, const float* y, std::int64_t n, float* dx);
 /// y[:, c, :] += bias[c], then relu if asked for.
 void channel_add_cpu(const ChannelView& view, void* y, const void* bias, bool relu);
 void channel_add_gpu(const Queue& queue, const ChannelView& view, void* y, const void* bias, bool relu);

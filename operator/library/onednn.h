@@ -109,12 +109,15 @@ class OnednnCall {
   void input(int argument, const OnednnLayout& layout, void* data);
   void output(int argument, const OnednnLayout& layout, void* data);
   void plain(int argument, const dnnl::memory::desc& description, void* data);
-  void run();
+  /// `finish` is done to all floats of the outputs that are to be copied, before they are: what stands between rows of
+  /// theirs too.
+  void run(void (*finish)(float* result, std::int64_t n) = nullptr);
 
  private:
   struct CopyBack {
     const OnednnLayout* layout;
     dnnl::memory from, to;
+    void* data;  // of `from`
   };
   dnnl::memory scratch_memory(const dnnl::memory::desc& description);
 

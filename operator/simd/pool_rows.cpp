@@ -1,3 +1,5 @@
+#include <utility>
+
 #include <sluice/ndarray/detail/simd_build.h>
 #include <sluice/operator/simd/pool_rows.h>
 
@@ -63,8 +65,17 @@ std::int64_t some_largest(const WindowRow& row, std::int64_t window, std::int64_
   const auto past = [&] {
     return (row.last - 1) * row.width + window * row.stride - row.pad + row.taps - 1 + Every<D, stride>::reach;
   };
+  const std::int64_t first = window;
   for (; window + lanes <= end && (stride > 2 || past() <= row.readable); window += lanes)
     largest_of<D, stride>(row, window, y, index);
+  // What is left over goes with some that were done.
+  if (window > first && window < end) {
+    const std::int64_t done = std::exchange(window, end - lanes);
+    if (stride <= 2 && past() > row.readable)
+      return done;
+    largest_of<D, stride>(row, window, y, index);
+    return end;
+  }
   return window;
 }
 

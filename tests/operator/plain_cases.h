@@ -76,6 +76,25 @@ inline void add_plain_reductions(std::vector<PlainCase>& cases) {
   }
 }
 
+// Plans make them on a CPU alone, whatever the arrays are on.
+inline void add_pooled_convolutions(std::vector<PlainCase>& cases) {
+  const auto call = [](const char* op, Arrays in, const char* attributes) {
+    for (NDArray& each : in)
+      each = each.to(cpu());
+    const Operator& found = *find_operator(op);
+    return invoke(found, in, parse_attributes(found, attributes), SourceLocation::current());
+  };
+  const Shape x{2, 3, 6, 5}, weight{4, 3, 3, 2}, bias{4}, maxima{2, 4, 2, 2};
+  cases.push_back({"convolution_relu_pool", {{x, {}}, {weight, {}}, {bias, {}}}, [call](const Arrays& in, DType) {
+                     return call("convolution_relu_pool", in, "");
+                   }});
+  cases.push_back(
+      {"convolution_relu_pool_backward", {{maxima, {}}, {x, {}}, {weight, {}}}, [call](const Arrays& in, DType) {
+         const NDArray places = call("convolution_relu_pool", {in[1], in[2]}, "")[1];
+         return call("convolution_relu_pool_backward", {in[0], places, in[1], in[2]}, "bias=true, data=true");
+       }});
+}
+
 inline void add_parts_of_layers(std::vector<PlainCase>& cases) {
   const std::optional<DType> any, labels = int32;
   cases.push_back(by_name("softmax_cross_entropy_both", {{{2, 3}, any}, {{2}, labels}, {{2}, any}}, "axis=1"));
@@ -83,6 +102,7 @@ inline void add_parts_of_layers(std::vector<PlainCase>& cases) {
   cases.back().high = 2;
   cases.push_back(by_name("matmul_relu_backward", {{{3, 4}, any}, {{4, 5}, any}, {{3, 5}, any}}, ""));
   cases.push_back(by_name("dense_backward_bias", alike(1, {5, 4}), ""));
+  add_pooled_convolutions(cases);
   // Means and inverse deviations stand in float32, or float64 beside it.
   for (const auto& [op, count] : {std::pair{"batch_norm_backward", 5}, {"batch_norm_fold", 4}}) {
     const std::string name = op;

@@ -21,6 +21,7 @@ class NodeEdits {
   }
 
   const ArraySpec& spec(ValueId value) const { return graph.values[value].spec; }
+  bool is_output(ValueId value) const { return is_output_[value]; }
   /// The node that alone names a value that is no output.
   std::optional<std::size_t> only_reader(ValueId value) const {
     const auto& named = order.named_by[value];

@@ -1,4 +1,5 @@
-"""The training steps of `bench_training --autocast bfloat16`, on a CPU: float32 and torch.autocast in turns."""
+"""The training steps of `bench_training --autocast bfloat16`, on a CPU: float32 and torch.autocast in turns, or with
+--compile float32 as it is, in channels-last order and compiled."""
 
 import argparse
 import statistics
@@ -57,13 +58,17 @@ WORKLOADS = [  # name, network, images, rate of SGD (None: Adam), steps
 ]
 
 
-def step_of(make, shape, rate, low):
-    """A training step, in bfloat16 where asked."""
+def step_of(make, shape, rate, variant):
+    """A training step, in bfloat16 or otherwise than by default where the variant says so."""
     torch.manual_seed(7)
-    net, loss = make(), nn.CrossEntropyLoss()
+    net, loss, low = make(), nn.CrossEntropyLoss(), variant == "bfloat16"
     x, y = torch.randn(shape), torch.randint(0, 10, shape[:1])
+    if variant == "channels-last":
+        net, x = net.to(memory_format=torch.channels_last), x.to(memory_format=torch.channels_last)
     optimizer = torch.optim.Adam(net.parameters()) if rate is None else torch.optim.SGD(
         net.parameters(), lr=rate, momentum=0.9)
+    if variant == "compiled":
+        net = torch.compile(net)
 
     def step():
         with torch.autocast("cpu", torch.bfloat16, enabled=low):
@@ -81,24 +86,25 @@ def main():
     parser.add_argument("--repeats", type=int, default=7)
     parser.add_argument("--filter", default="")
     parser.add_argument("--cpu-time", action="store_true", help="of the process, where others share the machine")
+    parser.add_argument("--compile", action="store_true", help="float32 in other ways in the place of bfloat16")
     given = parser.parse_args()
     torch.set_num_threads(given.threads)
     clock = time.process_time if given.cpu_time else time.perf_counter
     for name, make, shape, rate, steps in WORKLOADS:
         if given.filter not in name:
             continue
-        contenders = {type_name: step_of(make, shape, rate, type_name == "bfloat16")
-                      for type_name in ("float32", "bfloat16")}
-        times = {type_name: [] for type_name in contenders}
+        variants = ("float32", "channels-last", "compiled") if given.compile else ("float32", "bfloat16")
+        contenders = {variant: step_of(make, shape, rate, variant) for variant in variants}
+        times = {variant: [] for variant in contenders}
         for turn in range(-2, given.repeats):
-            for type_name, step in contenders.items():
+            for variant, step in contenders.items():
                 start = clock()
                 for _ in range(steps):
                     step()
                 if turn >= 0:
-                    times[type_name].append((clock() - start) / steps)
-        for type_name, taken in times.items():
-            print(f"{name} torch-{type_name} {statistics.median(taken) * 1e6:.0f} us, best {min(taken) * 1e6:.0f}")
+                    times[variant].append((clock() - start) / steps)
+        for variant, taken in times.items():
+            print(f"{name} torch-{variant} {statistics.median(taken) * 1e6:.0f} us, best {min(taken) * 1e6:.0f}")
 
 
 if __name__ == "__main__":
