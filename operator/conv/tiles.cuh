@@ -73,8 +73,9 @@ class TileFetcher {
   __device__ TileFetcher(const TiledConvolution<T>& p, std::int32_t first_pixel, std::int32_t first_output) : p_(p) {
 #pragma unroll
     for (int i = 0; i < k_own_rows; ++i) {
-      const std::int32_t pixel = first_pixel + line(i);
-      rows_ |= (pixel < p.pixels ? 1u : 0u) << i;
+      const bool inside = first_pixel + line(i) < p.pixels;
+      const std::int32_t pixel = inside ? first_pixel + line(i) : 0;
+      rows_ |= (inside ? 1u : 0u) << i;
       if constexpr (Pointwise) {
         of_row_[i] = pixel * p.depth;
       } else {

@@ -27,18 +27,16 @@ bool is_aligned(const void* data) {
 /// Rows of pixels whose channels are no whole pieces, as pieces: of `of_piece` neighbouring pixels if there are
 /// several, else some of one pixel. Zeros stand where there are no channels or pixels.
 struct PieceRows {
-  std::int32_t count, rows, width, channels;        // images (output channels of a weight), rows and columns of each
+  std::int32_t total;                               // pieces
+  std::int32_t rows, width, channels;               // images (output channels of a weight), rows and columns of each
   std::int32_t made_rows, above, before, of_piece;  // rows made of each, and how many rows and pixels come before them
   Divider<std::int32_t> row_pieces, all_rows, pieces;  // pieces: of a row, and made_rows, and those of a pixel
 };
 
+/// Piece `at` of those.
 template <class T>
-__global__ void make_pieces_kernel(const T* x, T* made, PieceRows p, std::int32_t total) {
-  start_early();
+__device__ void make_piece(const T* x, T* made, const PieceRows& p, std::int32_t at) {
   constexpr int V = k_piece_bytes / static_cast<int>(sizeof(T));
-  const auto at = static_cast<std::int32_t>(blockIdx.x * blockDim.x + threadIdx.x);
-  if (at >= total)
-    return;
   const std::int32_t line = p.row_pieces.divide(at), in_line = at - line * p.row_pieces.value();
   const std::int32_t image = p.all_rows.divide(line), row = line - image * p.all_rows.value() - p.above;
   const std::int32_t place = p.pieces.divide(in_line), piece = in_line - place * p.pieces.value();
@@ -48,11 +46,21 @@ __global__ void make_pieces_kernel(const T* x, T* made, PieceRows p, std::int32_
   for (int j = 0; j < V; ++j) {
     const std::int32_t column = place * p.of_piece + j / each - p.before, channel = piece * V + j % each;
     const bool there = row >= 0 && row < p.rows && column >= 0 && column < p.width && channel < p.channels;
-    const std::int64_t from =
-        static_cast<std::int64_t>((image * p.rows + row) * p.width + column) * p.channels + channel;
-    whole.at[j] = there ? x[from] : T(0.0F);
+    const std::int64_t pixel = static_cast<std::int64_t>(image * p.rows + row) * p.width + column;
+    whole.at[j] = there ? x[pixel * p.channels + channel] : T(0.0F);
   }
   reinterpret_cast<Neighbours<T, V>*>(made)[at] = whole;
+}
+
+/// Those of x and of the weight, one a thread.
+template <class T>
+__global__ void make_pieces_kernel(ConvolutionData from, T* x, T* weight, PieceRows of_x, PieceRows of_weight) {
+  start_early();
+  const auto at = static_cast<std::int32_t>(blockIdx.x * blockDim.x + threadIdx.x);
+  if (at < of_x.total)
+    make_piece(static_cast<const T*>(from.x), x, of_x, at);
+  else if (at - of_x.total < of_weight.total)
+    make_piece(static_cast<const T*>(from.weight), weight, of_weight, at - of_x.total);
 }
 
 std::int32_t narrow(std::int64_t number) {
@@ -63,7 +71,6 @@ std::int32_t narrow(std::int64_t number) {
 struct Refilled {
   ConvolutionGeometry as;
   PieceRows x, weight;
-  std::int64_t x_pieces, weight_pieces;
 
   explicit Refilled(const ConvolutionGeometry& g) : as(g) {
     constexpr std::int64_t k_pair = 2;  // pixels that are a piece: for kernels that go two pixels on
@@ -84,8 +91,6 @@ struct Refilled {
     }
     x = rows(g.images, g.in, as.in, g.inputs, of_piece, pieces, above, before);
     weight = rows(g.outputs, g.kernel, as.kernel, g.inputs, of_piece, pieces, 0, 0);
-    x_pieces = g.images * as.in[0] * as.in[1] * pieces;
-    weight_pieces = g.outputs * as.kernel[0] * as.kernel[1] * pieces;
   }
 
  private:
@@ -99,7 +104,7 @@ struct Refilled {
       std::int64_t above,
       std::int64_t before) {
     return {
-        .count = narrow(count),
+        .total = narrow(count * to[0] * to[1] * pieces),
         .rows = narrow(from[0]),
         .width = narrow(from[1]),
         .channels = narrow(channels),
@@ -114,11 +119,12 @@ struct Refilled {
 };
 
 template <class T>
-void make_pieces(const Queue& queue, const void* x, T* made, const PieceRows& rows, std::int64_t total) {
+void make_pieces(const Queue& queue, const ConvolutionData& from, T* x, T* weight, const Refilled& filled) {
   constexpr int k_threads = 256;
+  const int total = filled.x.total + filled.weight.total;
   const cudaStream_t stream = stream_of(queue);
   make_pieces_kernel<<<static_cast<unsigned>((total + k_threads - 1) / k_threads), k_threads, 0, stream>>>(
-      static_cast<const T*>(x), made, rows, static_cast<std::int32_t>(total));
+      from, x, weight, filled.x, filled.weight);
   check_early_launch("convolution", stream);
 }
 
@@ -272,8 +278,8 @@ bool is_tiled(
     return false;
   const std::int64_t pieces = pieces_of(g.inputs), places = g.kernel[0] * g.kernel[1];
   const std::int64_t padded = (g.in[0] + g.pad[0] + g.pad_end[0]) * (g.in[1] + g.pad[1] + g.pad_end[1]);
-  return g.images * g.out_plane() < k_most && g.images * padded * pieces < k_most && places * pieces < k_most &&
-         g.outputs * places * pieces < k_most && g.kernel[0] * g.dilation[0] < k_most &&
+  return g.images * g.out_plane() < k_most && g.images * padded * pieces < k_most / 2 && places * pieces < k_most &&
+         (g.outputs + Large::k_columns) * places * pieces < k_most / 2 && g.kernel[0] * g.dilation[0] < k_most &&
          g.kernel[1] * g.dilation[1] < k_most && tiles_of<Small>(g) < k_most / 8;
 }
 
@@ -283,12 +289,14 @@ void convolution_by_tiles(
     if (g.inputs % k_of_piece == 0)
       return by_kind<T>(queue, g, data, then);
     const Refilled filled(g);
-    const Workspace room(queue, static_cast<std::size_t>((filled.x_pieces + filled.weight_pieces) * k_piece_bytes));
+    const std::int64_t total = filled.x.total + filled.weight.total;
+    const Workspace room(queue, static_cast<std::size_t>(total * k_piece_bytes));
+    T* const x = room.as<T>();
+    T* const weight = x + filled.x.total * k_of_piece;
+    make_pieces(queue, data, x, weight, filled);
     ConvolutionData pieces = data;
-    pieces.x = room.as<T>();
-    pieces.weight = room.as<T>() + filled.x_pieces * k_of_piece;
-    make_pieces(queue, data.x, static_cast<T*>(pieces.x), filled.x, filled.x_pieces);
-    make_pieces(queue, data.weight, static_cast<T*>(pieces.weight), filled.weight, filled.weight_pieces);
+    pieces.x = x;
+    pieces.weight = weight;
     by_kind<T>(queue, filled.as, pieces, then);
   };
   g.dtype == DType::float16 ? run(Half()) : run(BFloat16());

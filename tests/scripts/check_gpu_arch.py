@@ -58,6 +58,8 @@ def main():
             flags += ["--compress-mode=size"] + (["--Ofast-compile=max"] if quick and codes == CUDA_13 else [])
             wanted = " ".join(flags) + f"\n{ptx}\n"
         good = done.returncode != 0 if wanted is None else done.returncode == 0 and done.stdout.startswith(wanted)
+        own = " ".join(f"-gencode=arch=compute_{n}a,code=sm_{n}a" for n in names or [] if n == "90")
+        good = good and (wanted is None or done.stdout.splitlines()[3] == own)
         if not good or words not in done.stdout + done.stderr:
             sys.exit(f"{what} {quick}: wanted {wanted} and '{words}', got {done.returncode}\n{done.stdout}{done.stderr}")
     print(f"gpu_arch: {len(TABLE)} machines")
