@@ -8,7 +8,7 @@
 #include <sluice/operator/reduce/terms_cpu.h>
 #include <sluice/operator/simd/arg_rows.h>
 #include <sluice/operator/simd/softmax_rows.h>
-#include <sluice/operator/simd/square_rows.h>
+#include <sluice/operator/simd/sum_rows.h>
 
 // Blocks of states that are not one number: worked out in passes over neighbours that are in the cache, each of which
 // is one number and so runs in vectors. What passes cannot do goes term by term, for reasons of the numbers alone.
@@ -96,6 +96,22 @@ void with_settled(const ChangedSumOf<T>& op, const F& f) {
   }
 }
 
+/// What vectors work out of a block of such a state, whose partial results are numbers of the terms' type.
+template <class Op>
+inline constexpr simd::RowSum k_row_sum = simd::RowSum::none;
+template <class T>
+inline constexpr simd::RowSum k_row_sum<SumOf<T>> = simd::RowSum::terms;
+template <class T>
+inline constexpr simd::RowSum k_row_sum<ProductOf<T>> = simd::RowSum::product;
+template <class T>
+inline constexpr simd::RowSum k_row_sum<SettledSumOf<T, true>> = simd::RowSum::magnitudes;
+template <class T>
+inline constexpr simd::RowSum k_row_sum<SettledSumOf<T, false>> = simd::RowSum::numbers;
+
+template <class Op, class A>
+inline constexpr bool k_in_row_sums =
+    k_row_sum<Op> != simd::RowSum::none&& std::is_floating_point_v<A>&& std::is_same_v<A, typename Op::Acc>;
+
 /// Sum of distances.
 template <class T>
 struct DistancesFrom {
@@ -124,6 +140,16 @@ A block_in_passes(const SettledExtremeOf<T, Largest, false>& op, const A* x, std
   return vectors == nullptr ? reduce_block(op, x, n, 1) : vectors->best(x, n);
 }
 
+template <class Op, class A>
+std::enable_if_t<k_in_row_sums<Op, A>, A> block_in_passes(const Op& op, const A* x, std::int64_t n) noexcept {
+  A sum;
+  const simd::RowSums<A> vectors = simd::row_sums<A>(k_row_sum<Op>);
+  if (vectors == nullptr)
+    return reduce_block(op, x, n, 1);
+  vectors(x, n, n, &sum);
+  return sum;
+}
+
 template <class T, class A>
 Moments<A> block_in_passes(const MomentsOf<T>& op, const A* x, std::int64_t n) noexcept {
   // Around the first, so that what is constant has no distances; then less what the mean was rounded by (Chan, Golub
@@ -147,7 +173,7 @@ bool is_middling(const SquaresOf<T>& op, A sum) noexcept {
 template <class T, class A>
 ScaledSquares<A> block_in_passes(const SquaresOf<T>& op, const A* x, std::int64_t n) noexcept {
   A sum;
-  if (const simd::SumsOfSquares<A> vectors = simd::sums_of_squares<A>())
+  if (const simd::RowSums<A> vectors = simd::row_sums<A>(simd::RowSum::squares))
     vectors(x, n, n, &sum);
   else
     sum = reduce_block(SquaredDistancesFrom<A>(), x, n, 1);
@@ -187,33 +213,50 @@ typename Op::Acc block_of(const Op& op, const T* x, std::int64_t n, std::int64_t
 
 /// Terms of so many blocks are asked for at once where a state has vectors for that.
 template <class Op, class T>
-inline constexpr std::int64_t k_blocks_at_once = 1;
+inline constexpr std::int64_t k_blocks_at_once = k_in_row_sums<Op, T> ? 16 : 1;
 template <class T>
 inline constexpr std::int64_t k_blocks_at_once<SquaresOf<T>, Accumulator<T>> = 16;
+
+/// Neighbours in blocks, `sums` of them, of a state whose blocks are not one number perhaps; false if they are not.
+template <class T>
+bool take_sums(
+    const SquaresOf<T>& op, const Accumulator<T>* sums, std::int64_t n, Cascade<SquaresOf<T>>& blocks) noexcept {
+  for (std::int64_t i = 0; i < n; ++i) {
+    if (!is_middling(op, sums[i]))
+      return false;
+  }
+  for (std::int64_t i = 0; i < n; ++i)
+    blocks.add({0, sums[i], 0});
+  return true;
+}
+template <class Op>
+bool take_sums(const Op&, const typename Op::Acc* sums, std::int64_t n, Cascade<Op>& blocks) noexcept {
+  for (std::int64_t i = 0; i < n; ++i)
+    blocks.add(sums[i]);
+  return true;
+}
 
 /// At most k_blocks_at_once of them, joined as a Cascade joins blocks.
 template <class Op, class T>
 typename Op::Acc blocks_of(const Op& op, const T* x, std::int64_t n, std::int64_t step) noexcept {
   if (n <= k_block_terms)
     return block_of(op, x, n, step);
+  Cascade<Op> blocks(op);
   if constexpr (k_blocks_at_once < Op, T >> 1) {
-    const simd::SumsOfSquares<T> vectors = simd::sums_of_squares<T>();
+    constexpr simd::RowSum k_kind = k_in_row_sums<Op, T> ? k_row_sum<Op> : simd::RowSum::squares;
+    const simd::RowSums<T> vectors = simd::row_sums<T>(k_kind);
     if (step == 1 && vectors != nullptr) {
-      const std::int64_t count = (n + k_block_terms - 1) / k_block_terms;
-      const SquaredDistancesFrom<T> plain;
-      Cascade<SquaredDistancesFrom<T>> sums(plain);
+      // What is left over of too few terms for lanes is added up in another order.
+      const std::int64_t left = n % k_block_terms < k_lanes ? n % k_block_terms : 0;
       T of_block[k_blocks_at_once<Op, T>];
-      vectors(x, n, k_block_terms, of_block);
-      bool are_middling = true;
-      for (std::int64_t i = 0; i < count; ++i) {
-        are_middling = are_middling && is_middling(op, of_block[i]);
-        sums.add(of_block[i]);
+      vectors(x, n - left, k_block_terms, of_block);
+      if (take_sums(op, of_block, (n - left + k_block_terms - 1) / k_block_terms, blocks)) {
+        if (left > 0)
+          blocks.add(block_of(op, x + n - left, left, 1));
+        return blocks.total();
       }
-      if (are_middling)
-        return {0, sums.total(), 0};
     }
   }
-  Cascade<Op> blocks(op);
   for (std::int64_t i = 0; i < n; i += k_block_terms)
     blocks.add(block_of(op, x + i * step, std::min(k_block_terms, n - i), step));
   return blocks.total();
