@@ -252,7 +252,8 @@ HWY_INLINE Lanes<D> gelu_slope_of(Lanes<D> x) {
   const Truth<D> far = !(size < NearTail::k_end);
   if (HWY_UNLIKELY(any(far))) {
     const NormalTail<D> tail(size);
-    below = select(far, tail.e() * fused(size, -0.398942280401432678f, tail.r()), below);
+    const Lanes<D> slope = fused(size, -0.398942280401432678f, tail.r());
+    below = select(far, fused(tail.e(), slope, 0), below);  // + 0: what is lost has no sign
   }
   return select(x < 0, below, 1 - below);
 }
