@@ -63,6 +63,14 @@ bool join_neighbours(
   return vectors != nullptr;
 }
 template <class T>
+bool join_neighbours(const SumOf<T>&, const T* x, std::int64_t n, Accumulator<T>* to) noexcept
+    requires(!std::is_integral_v<T>) {
+  const simd::ColumnSums<T> add = simd::column_sums<T>();
+  if (add != nullptr)
+    add(x, n, to);
+  return add != nullptr;
+}
+template <class T>
 bool join_neighbours(const ExponentialsOf<T>&, const float* x, std::int64_t n, Exponentials<float>* to) noexcept {
   static_assert(sizeof(*to) == 2 * sizeof(float));
   const simd::SoftmaxRows* const rows = simd::softmax_rows();
@@ -108,9 +116,10 @@ inline constexpr simd::RowSum k_row_sum<SettledSumOf<T, true>> = simd::RowSum::m
 template <class T>
 inline constexpr simd::RowSum k_row_sum<SettledSumOf<T, false>> = simd::RowSum::numbers;
 
-template <class Op, class A>
+/// Whether they do of terms T, which are those of the state or floats that were made of them.
+template <class Op, class T>
 inline constexpr bool k_in_row_sums =
-    k_row_sum<Op> != simd::RowSum::none&& std::is_floating_point_v<A>&& std::is_same_v<A, typename Op::Acc>;
+    k_row_sum<Op> != simd::RowSum::none && !std::is_integral_v<T> && std::is_same_v<Accumulator<T>, typename Op::Acc>;
 
 /// Sum of distances.
 template <class T>
@@ -140,10 +149,11 @@ A block_in_passes(const SettledExtremeOf<T, Largest, false>& op, const A* x, std
   return vectors == nullptr ? reduce_block(op, x, n, 1) : vectors->best(x, n);
 }
 
-template <class Op, class A>
-std::enable_if_t<k_in_row_sums<Op, A>, A> block_in_passes(const Op& op, const A* x, std::int64_t n) noexcept {
-  A sum;
-  const simd::RowSums<A> vectors = simd::row_sums<A>(k_row_sum<Op>);
+template <class Op, class T>
+std::enable_if_t<k_in_row_sums<Op, T>, Accumulator<T>> block_in_passes(
+    const Op& op, const T* x, std::int64_t n) noexcept {
+  Accumulator<T> sum;
+  const simd::RowSums<T> vectors = simd::row_sums<T>(k_row_sum<Op>);
   if (vectors == nullptr)
     return reduce_block(op, x, n, 1);
   vectors(x, n, n, &sum);
@@ -200,7 +210,7 @@ template <class Op, class T>
 typename Op::Acc block_of(const Op& op, const T* x, std::int64_t n, std::int64_t step) noexcept {
   if (step != 1 || n < k_lanes)
     return reduce_block(op, x, n, step);
-  if constexpr (k_converts<Op, T>) {
+  if constexpr (k_converts<Op, T> && !k_in_row_sums<Op, T>) {
     float converted[k_block_terms];
     simd::convert(x, converted, n);
     return block_of(op, static_cast<const float*>(converted), n, 1);
@@ -211,11 +221,24 @@ typename Op::Acc block_of(const Op& op, const T* x, std::int64_t n, std::int64_t
   }
 }
 
-/// Terms of so many blocks are asked for at once where a state has vectors for that.
+/// Terms of so many blocks are asked for at once where a state has vectors for that, or they are converted first.
 template <class Op, class T>
-inline constexpr std::int64_t k_blocks_at_once = k_in_row_sums<Op, T> ? 16 : 1;
+inline constexpr std::int64_t k_blocks_at_once = k_in_row_sums<Op, T> || k_converts<Op, T> ? 16 : 1;
 template <class T>
 inline constexpr std::int64_t k_blocks_at_once<SquaresOf<T>, Accumulator<T>> = 16;
+template <class T, bool Largest>
+inline constexpr std::int64_t k_blocks_at_once<SettledExtremeOf<T, Largest, false>, Accumulator<T>> = 16;
+
+/// Whether all blocks together give what they give one by one: nothing is rounded.
+template <class Op>
+inline constexpr bool k_is_one_block = false;
+template <class T, bool Largest>
+inline constexpr bool k_is_one_block<SettledExtremeOf<T, Largest, false>> = true;
+
+template <class Op>
+inline constexpr bool k_is_of_squares = false;
+template <class T>
+inline constexpr bool k_is_of_squares<SquaresOf<T>> = true;
 
 /// Neighbours in blocks, `sums` of them, of a state whose blocks are not one number perhaps; false if they are not.
 template <class T>
@@ -241,14 +264,25 @@ template <class Op, class T>
 typename Op::Acc blocks_of(const Op& op, const T* x, std::int64_t n, std::int64_t step) noexcept {
   if (n <= k_block_terms)
     return block_of(op, x, n, step);
+  if constexpr (k_converts<Op, T> && !k_in_row_sums<Op, T>) {
+    if (step == 1) {
+      float converted[k_blocks_at_once<Op, T> * k_block_terms];
+      simd::convert(x, converted, n);
+      return blocks_of(op, static_cast<const float*>(converted), n, 1);
+    }
+  }
+  if constexpr (k_is_one_block<Op> && std::is_same_v<T, typename Op::Acc>) {
+    if (step == 1)
+      return block_in_passes(op, x, n);
+  }
   Cascade<Op> blocks(op);
-  if constexpr (k_blocks_at_once < Op, T >> 1) {
+  if constexpr (k_in_row_sums<Op, T> || (k_is_of_squares<Op> && std::is_same_v<T, Accumulator<T>>)) {
     constexpr simd::RowSum k_kind = k_in_row_sums<Op, T> ? k_row_sum<Op> : simd::RowSum::squares;
     const simd::RowSums<T> vectors = simd::row_sums<T>(k_kind);
     if (step == 1 && vectors != nullptr) {
       // What is left over of too few terms for lanes is added up in another order.
       const std::int64_t left = n % k_block_terms < k_lanes ? n % k_block_terms : 0;
-      T of_block[k_blocks_at_once<Op, T>];
+      Accumulator<T> of_block[k_blocks_at_once<Op, T>];
       vectors(x, n - left, k_block_terms, of_block);
       if (take_sums(op, of_block, (n - left + k_block_terms - 1) / k_block_terms, blocks)) {
         if (left > 0)

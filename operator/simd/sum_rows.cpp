@@ -1,4 +1,6 @@
 #include <algorithm>
+#include <cstdint>
+#include <type_traits>
 
 #include <sluice/ndarray/detail/simd_build.h>
 #include <sluice/operator/simd/sum_rows.h>
@@ -15,6 +17,34 @@ namespace sluice::simd::HWY_NAMESPACE {
 namespace {
 
 namespace hn = hwy::HWY_NAMESPACE;
+
+/// A vector of terms, or those of `there` and `other` elsewhere.
+template <class D, class T>
+HWY_INLINE hn::Vec<D> terms_at(D d, const T* x) {
+  if constexpr (std::is_same_v<T, BFloat16>) {
+    const hn::Rebind<std::uint32_t, D> whole;
+    const hn::Rebind<std::uint16_t, D> narrow;
+    const auto bits = hn::PromoteTo(whole, hn::LoadU(narrow, reinterpret_cast<const std::uint16_t*>(x)));
+    return hn::BitCast(d, hn::ShiftLeft<16>(bits));
+  } else if constexpr (std::is_same_v<T, Half>) {
+    const hn::Rebind<hwy::float16_t, D> half;
+    const hn::Rebind<std::uint16_t, D> narrow;
+    return hn::PromoteTo(d, hn::BitCast(half, hn::LoadU(narrow, reinterpret_cast<const std::uint16_t*>(x))));
+  } else {
+    return hn::LoadU(d, x);
+  }
+}
+template <class D, class T>
+HWY_INLINE hn::Vec<D> terms_at(D d, const T* x, std::int64_t n, hn::Vec<D> others) {
+  const auto there = hn::FirstN(d, static_cast<std::size_t>(n));
+  if constexpr (sizeof(T) == sizeof(hn::TFromD<D>)) {
+    return hn::IfThenElse(there, hn::MaskedLoad(there, d, x), others);
+  } else {
+    T left[hn::MaxLanes(D{})] = {};
+    std::copy_n(x, n, left);
+    return hn::IfThenElse(there, terms_at(d, static_cast<const T*>(left)), others);
+  }
+}
 
 /// `sum` with the terms of one vector.
 template <RowSum kind, class V>
@@ -55,23 +85,22 @@ HWY_INLINE hn::TFromD<D> all_lanes(D d, hn::Vec<D> v) {
 }
 
 template <RowSum kind, class T>
-HWY_INLINE T sum(const T* x, std::int64_t n) {
-  const hn::ScalableTag<T> d;
-  constexpr std::int64_t k_step = hn::MaxLanes(hn::ScalableTag<T>{}), k_parts = 256 / sizeof(T);
-  constexpr std::int64_t k_beside = k_parts / k_step;
-  const auto nothing = hn::Set(d, kind == RowSum::product ? T{1} : T{0});
-  hn::Vec<hn::ScalableTag<T>> parts[k_beside];
+HWY_INLINE RowTotal<T> sum(const T* x, std::int64_t n) {
+  using Total = RowTotal<T>;
+  using D = hn::ScalableTag<Total>;
+  const D d;
+  constexpr std::int64_t k_step = hn::MaxLanes(D{}), k_parts = 256 / sizeof(Total), k_beside = k_parts / k_step;
+  const auto nothing = hn::Set(d, kind == RowSum::product ? Total{1} : Total{0});
+  hn::Vec<D> parts[k_beside];
   for (auto& part : parts)
     part = nothing;
   std::int64_t i = 0;
   for (; i + k_parts <= n; i += k_parts) {
     for (std::int64_t k = 0; k < k_beside; ++k)
-      parts[k] = with<kind>(parts[k], hn::LoadU(d, x + i + k * k_step));
+      parts[k] = with<kind>(parts[k], terms_at(d, x + i + k * k_step));
   }
-  for (std::int64_t k = 0; i < n; i += k_step, ++k) {
-    const auto there = hn::FirstN(d, static_cast<std::size_t>(std::min(n - i, k_step)));
-    parts[k] = with<kind>(parts[k], hn::IfThenElse(there, hn::MaskedLoad(there, d, x + i), nothing));
-  }
+  for (std::int64_t k = 0; i < n; i += k_step, ++k)
+    parts[k] = with<kind>(parts[k], terms_at(d, x + i, std::min(n - i, k_step), nothing));
   for (std::int64_t half = k_beside / 2; half > 0; half /= 2) {
     for (std::int64_t k = 0; k < half; ++k)
       parts[k] = joined<kind>(parts[k], parts[k + half]);
@@ -80,9 +109,26 @@ HWY_INLINE T sum(const T* x, std::int64_t n) {
 }
 
 template <RowSum kind, class T>
-void sums(const T* x, std::int64_t n, std::int64_t block, T* to) {
+void sums(const T* x, std::int64_t n, std::int64_t block, RowTotal<T>* to) {
   for (std::int64_t i = 0; i < n; i += block)
     *to++ = sum<kind>(x + i, std::min(block, n - i));
+}
+
+template <class T>
+void add(const T* x, std::int64_t n, RowTotal<T>* HWY_RESTRICT to) {
+  using D = hn::ScalableTag<RowTotal<T>>;
+  const D d;
+  constexpr std::int64_t k_step = hn::MaxLanes(D{});
+  std::int64_t i = 0;
+  for (; i + k_step <= n; i += k_step)
+    hn::StoreU(hn::Add(hn::LoadU(d, to + i), terms_at(d, x + i)), d, to + i);
+  for (; i < n; ++i)
+    to[i] += static_cast<RowTotal<T>>(x[i]);
+}
+
+template <class T>
+ColumnSums<T> columns() noexcept {
+  return add<T>;
 }
 
 template <class T>
@@ -119,8 +165,20 @@ RowSums<T> row_sums([[maybe_unused]] RowSum kind) noexcept {
   return nullptr;
 }
 
-template RowSums<float> row_sums(RowSum) noexcept;
-template RowSums<double> row_sums(RowSum) noexcept;
+template <class T>
+ColumnSums<T> column_sums() noexcept {
+  SLUICE_SIMD_RETURN(columns<T>())
+  return nullptr;
+}
+
+#define SLUICE_SUM_ROWS(T)                       \
+  template RowSums<T> row_sums(RowSum) noexcept; \
+  template ColumnSums<T> column_sums() noexcept;
+SLUICE_SUM_ROWS(float)
+SLUICE_SUM_ROWS(double)
+SLUICE_SUM_ROWS(Half)
+SLUICE_SUM_ROWS(BFloat16)
+#undef SLUICE_SUM_ROWS
 
 }  // namespace sluice::simd
 #endif
