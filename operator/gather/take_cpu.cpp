@@ -116,6 +116,9 @@ std::vector<std::int64_t> last_positions(const KernelCall& call, const Taking& t
 
 /// Moves entries of one size between two arrays: rows of bytes, or where an entry is one element elements.
 struct RowMoves {
+  // So many bytes of rows are asked for before they are needed: rows lie anywhere, so no one else knows which.
+  static constexpr std::size_t k_asked = 2048;
+
   const std::byte* from;
   std::byte* to;
   std::size_t bytes;
@@ -145,6 +148,12 @@ struct RowMoves {
         std::memcpy(b, a, bytes);
     }
   }
+  /// Asks for a row that is read soon.
+  void expect(std::int64_t source) const {
+    const std::byte* const a = from + static_cast<std::size_t>(source) * bytes;
+    for (std::size_t line = 0; line < std::min(bytes, k_asked); line += 64)
+      __builtin_prefetch(a + line);
+  }
   void clear(std::int64_t target) const { std::memset(to + static_cast<std::size_t>(target) * bytes, 0, bytes); }
 };
 
@@ -153,6 +162,22 @@ void copy_all(const TensorView& from, const TensorView& to) {
   parallel_for(bytes, 1 << 18, [&](std::int64_t begin, std::int64_t end) {
     std::memcpy(to.as<std::byte>() + begin, from.as<const std::byte>() + begin, static_cast<std::size_t>(end - begin));
   });
+}
+
+/// Rows to positions [begin, end) of those taken, of whole entries.
+void take_rows(
+    const KernelCall& call, const Taking& taking, const RowMoves& rows, std::int64_t begin, std::int64_t end) {
+  const auto ahead = static_cast<std::int64_t>(std::max<std::size_t>(1, RowMoves::k_asked / rows.bytes));
+  std::int64_t entries[k_looked_up];
+  for (std::int64_t first = begin; first < end; first += k_looked_up) {
+    const std::int64_t count = std::min(k_looked_up, end - first);
+    look_up(call, taking, first, count, entries);
+    for (std::int64_t i = 0; i < count; ++i) {
+      if (i + ahead < count)
+        rows.expect(entries[i + ahead]);
+      rows.move(entries[i], first + i);
+    }
+  }
 }
 
 /// Calls f(row of what is taken, row of the other array, entry, position) for all rows. Those of one entry, and they
@@ -186,7 +211,10 @@ void take_cpu(const KernelCall& call, IndexKind kind) {
   const TakeLayout& at = taking.at;
   const RowMoves rows(call.inputs[0], call.outputs[0], at);
   if (at.outer == 1) {
+    constexpr std::size_t k_long = 256;  // bytes: shorter ones are not waited for
     parallel_for(at.indices, grain_of(at.inner), [&](std::int64_t begin, std::int64_t end) {
+      if (taking.place.inner == 0 && rows.bytes >= k_long)
+        return take_rows(call, taking, rows, begin, end);
       for_each_entry(call, taking, begin, end, [&](std::int64_t i, std::int64_t entry) { rows.move(entry, i); });
     });
     return;

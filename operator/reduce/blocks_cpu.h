@@ -8,7 +8,7 @@
 #include <sluice/operator/reduce/terms_cpu.h>
 #include <sluice/operator/simd/arg_rows.h>
 #include <sluice/operator/simd/softmax_rows.h>
-#include <sluice/operator/simd/square_rows.h>
+#include <sluice/operator/simd/sum_rows.h>
 
 // Blocks of states that are not one number: worked out in passes over neighbours that are in the cache, each of which
 // is one number and so runs in vectors. What passes cannot do goes term by term, for reasons of the numbers alone.
@@ -63,6 +63,14 @@ bool join_neighbours(
   return vectors != nullptr;
 }
 template <class T>
+bool join_neighbours(const SumOf<T>&, const T* x, std::int64_t n, Accumulator<T>* to) noexcept
+    requires(!std::is_integral_v<T>) {
+  const simd::ColumnSums<T> add = simd::column_sums<T>();
+  if (add != nullptr)
+    add(x, n, to);
+  return add != nullptr;
+}
+template <class T>
 bool join_neighbours(const ExponentialsOf<T>&, const float* x, std::int64_t n, Exponentials<float>* to) noexcept {
   static_assert(sizeof(*to) == 2 * sizeof(float));
   const simd::SoftmaxRows* const rows = simd::softmax_rows();
@@ -96,6 +104,23 @@ void with_settled(const ChangedSumOf<T>& op, const F& f) {
   }
 }
 
+/// What vectors work out of a block of such a state, whose partial results are numbers of the terms' type.
+template <class Op>
+inline constexpr simd::RowSum k_row_sum = simd::RowSum::none;
+template <class T>
+inline constexpr simd::RowSum k_row_sum<SumOf<T>> = simd::RowSum::terms;
+template <class T>
+inline constexpr simd::RowSum k_row_sum<ProductOf<T>> = simd::RowSum::product;
+template <class T>
+inline constexpr simd::RowSum k_row_sum<SettledSumOf<T, true>> = simd::RowSum::magnitudes;
+template <class T>
+inline constexpr simd::RowSum k_row_sum<SettledSumOf<T, false>> = simd::RowSum::numbers;
+
+/// Whether they do of terms T, which are those of the state or floats that were made of them.
+template <class Op, class T>
+inline constexpr bool k_in_row_sums =
+    k_row_sum<Op> != simd::RowSum::none && !std::is_integral_v<T> && std::is_same_v<Accumulator<T>, typename Op::Acc>;
+
 /// Sum of distances.
 template <class T>
 struct DistancesFrom {
@@ -124,6 +149,17 @@ A block_in_passes(const SettledExtremeOf<T, Largest, false>& op, const A* x, std
   return vectors == nullptr ? reduce_block(op, x, n, 1) : vectors->best(x, n);
 }
 
+template <class Op, class T>
+std::enable_if_t<k_in_row_sums<Op, T>, Accumulator<T>> block_in_passes(
+    const Op& op, const T* x, std::int64_t n) noexcept {
+  Accumulator<T> sum;
+  const simd::RowSums<T> vectors = simd::row_sums<T>(k_row_sum<Op>);
+  if (vectors == nullptr)
+    return reduce_block(op, x, n, 1);
+  vectors(x, n, n, &sum);
+  return sum;
+}
+
 template <class T, class A>
 Moments<A> block_in_passes(const MomentsOf<T>& op, const A* x, std::int64_t n) noexcept {
   // Around the first, so that what is constant has no distances; then less what the mean was rounded by (Chan, Golub
@@ -147,7 +183,7 @@ bool is_middling(const SquaresOf<T>& op, A sum) noexcept {
 template <class T, class A>
 ScaledSquares<A> block_in_passes(const SquaresOf<T>& op, const A* x, std::int64_t n) noexcept {
   A sum;
-  if (const simd::SumsOfSquares<A> vectors = simd::sums_of_squares<A>())
+  if (const simd::RowSums<A> vectors = simd::row_sums<A>(simd::RowSum::squares))
     vectors(x, n, n, &sum);
   else
     sum = reduce_block(SquaredDistancesFrom<A>(), x, n, 1);
@@ -174,7 +210,7 @@ template <class Op, class T>
 typename Op::Acc block_of(const Op& op, const T* x, std::int64_t n, std::int64_t step) noexcept {
   if (step != 1 || n < k_lanes)
     return reduce_block(op, x, n, step);
-  if constexpr (k_converts<Op, T>) {
+  if constexpr (k_converts<Op, T> && !k_in_row_sums<Op, T>) {
     float converted[k_block_terms];
     simd::convert(x, converted, n);
     return block_of(op, static_cast<const float*>(converted), n, 1);
@@ -185,35 +221,76 @@ typename Op::Acc block_of(const Op& op, const T* x, std::int64_t n, std::int64_t
   }
 }
 
-/// Terms of so many blocks are asked for at once where a state has vectors for that.
+/// Terms of so many blocks are asked for at once where a state has vectors for that, or they are converted first.
 template <class Op, class T>
-inline constexpr std::int64_t k_blocks_at_once = 1;
+inline constexpr std::int64_t k_blocks_at_once = k_in_row_sums<Op, T> || k_converts<Op, T> ? 16 : 1;
 template <class T>
 inline constexpr std::int64_t k_blocks_at_once<SquaresOf<T>, Accumulator<T>> = 16;
+template <class T, bool Largest>
+inline constexpr std::int64_t k_blocks_at_once<SettledExtremeOf<T, Largest, false>, Accumulator<T>> = 16;
+
+/// Whether all blocks together give what they give one by one: nothing is rounded.
+template <class Op>
+inline constexpr bool k_is_one_block = false;
+template <class T, bool Largest>
+inline constexpr bool k_is_one_block<SettledExtremeOf<T, Largest, false>> = true;
+
+template <class Op>
+inline constexpr bool k_is_of_squares = false;
+template <class T>
+inline constexpr bool k_is_of_squares<SquaresOf<T>> = true;
+
+/// Neighbours in blocks, `sums` of them, of a state whose blocks are not one number perhaps; false if they are not.
+template <class T>
+bool take_sums(
+    const SquaresOf<T>& op, const Accumulator<T>* sums, std::int64_t n, Cascade<SquaresOf<T>>& blocks) noexcept {
+  for (std::int64_t i = 0; i < n; ++i) {
+    if (!is_middling(op, sums[i]))
+      return false;
+  }
+  for (std::int64_t i = 0; i < n; ++i)
+    blocks.add({0, sums[i], 0});
+  return true;
+}
+template <class Op>
+bool take_sums(const Op&, const typename Op::Acc* sums, std::int64_t n, Cascade<Op>& blocks) noexcept {
+  for (std::int64_t i = 0; i < n; ++i)
+    blocks.add(sums[i]);
+  return true;
+}
 
 /// At most k_blocks_at_once of them, joined as a Cascade joins blocks.
 template <class Op, class T>
 typename Op::Acc blocks_of(const Op& op, const T* x, std::int64_t n, std::int64_t step) noexcept {
   if (n <= k_block_terms)
     return block_of(op, x, n, step);
-  if constexpr (k_blocks_at_once < Op, T >> 1) {
-    const simd::SumsOfSquares<T> vectors = simd::sums_of_squares<T>();
-    if (step == 1 && vectors != nullptr) {
-      const std::int64_t count = (n + k_block_terms - 1) / k_block_terms;
-      const SquaredDistancesFrom<T> plain;
-      Cascade<SquaredDistancesFrom<T>> sums(plain);
-      T of_block[k_blocks_at_once<Op, T>];
-      vectors(x, n, k_block_terms, of_block);
-      bool are_middling = true;
-      for (std::int64_t i = 0; i < count; ++i) {
-        are_middling = are_middling && is_middling(op, of_block[i]);
-        sums.add(of_block[i]);
-      }
-      if (are_middling)
-        return {0, sums.total(), 0};
+  if constexpr (k_converts<Op, T> && !k_in_row_sums<Op, T>) {
+    if (step == 1) {
+      float converted[k_blocks_at_once<Op, T> * k_block_terms];
+      simd::convert(x, converted, n);
+      return blocks_of(op, static_cast<const float*>(converted), n, 1);
     }
   }
+  if constexpr (k_is_one_block<Op> && std::is_same_v<T, typename Op::Acc>) {
+    if (step == 1)
+      return block_in_passes(op, x, n);
+  }
   Cascade<Op> blocks(op);
+  if constexpr (k_in_row_sums<Op, T> || (k_is_of_squares<Op> && std::is_same_v<T, Accumulator<T>>)) {
+    constexpr simd::RowSum k_kind = k_in_row_sums<Op, T> ? k_row_sum<Op> : simd::RowSum::squares;
+    const simd::RowSums<T> vectors = simd::row_sums<T>(k_kind);
+    if (step == 1 && vectors != nullptr) {
+      // What is left over of too few terms for lanes is added up in another order.
+      const std::int64_t left = n % k_block_terms < k_lanes ? n % k_block_terms : 0;
+      Accumulator<T> of_block[k_blocks_at_once<Op, T>];
+      vectors(x, n - left, k_block_terms, of_block);
+      if (take_sums(op, of_block, (n - left + k_block_terms - 1) / k_block_terms, blocks)) {
+        if (left > 0)
+          blocks.add(block_of(op, x + n - left, left, 1));
+        return blocks.total();
+      }
+    }
+  }
   for (std::int64_t i = 0; i < n; i += k_block_terms)
     blocks.add(block_of(op, x + i * step, std::min(k_block_terms, n - i), step));
   return blocks.total();

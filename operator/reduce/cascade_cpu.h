@@ -102,9 +102,14 @@ class TileCascade {
   template <class T>
   void add_row(const T* __restrict x) noexcept {
     if constexpr (k_converts<Op, T>) {
-      float converted[k_width];
-      simd::convert(x, converted, width_);
-      return add_row(static_cast<const float*>(converted));
+      constexpr bool k_joins = requires {
+        join_neighbours(op_, x, width_, block_);
+      };
+      if (!k_joins || rows_ == 0) {
+        float converted[k_width];
+        simd::convert(x, converted, width_);
+        return add_row(static_cast<const float*>(converted));
+      }
     }
     Acc* __restrict block = block_;
     if (rows_ == 0) {

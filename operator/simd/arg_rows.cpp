@@ -30,6 +30,26 @@ HWY_INLINE auto better_lanes(V value, V best) {
   return Largest ? hn::Gt(value, best) : hn::Lt(value, best);
 }
 
+// Of numbers, none of them a NaN.
+template <bool Largest, class V>
+HWY_INLINE V better_of(V value, V best) {
+  return Largest ? hn::Max(value, best) : hn::Min(value, best);
+}
+
+/// The best of all lanes, halves of them at a time.
+template <bool Largest, class D>
+HWY_INLINE hn::TFromD<D> best_lane(D d, hn::Vec<D> v) {
+  if constexpr (hn::MaxLanes(D{}) * sizeof(hn::TFromD<D>) > 16) {
+    const hn::Half<D> half;
+    return best_lane<Largest>(half, better_of<Largest>(hn::UpperHalf(half, v), hn::LowerHalf(half, v)));
+  } else if constexpr (sizeof(hn::TFromD<D>) == 4) {
+    v = better_of<Largest>(hn::Shuffle1032(v), v);
+    return hn::GetLane(better_of<Largest>(hn::Shuffle2301(v), v));
+  } else {
+    return hn::GetLane(better_of<Largest>(hn::Shuffle01(v), v));
+  }
+}
+
 // Vectors beside each other, for one comparison waits for the one before.
 template <bool Largest, class T>
 T best(const T* x, std::int64_t n) {
@@ -49,16 +69,14 @@ T best(const T* x, std::int64_t n) {
         const auto value = hn::LoadU(d, x + i + k * k_step);
         if constexpr (!std::is_integral_v<T>)
           numbers = hn::And(numbers, hn::Eq(value, value));
-        parts[k] = hn::IfThenElse(better_lanes<Largest>(value, parts[k]), value, parts[k]);
+        parts[k] = better_of<Largest>(value, parts[k]);
       }
     }
-    alignas(HWY_MAX_BYTES) T lanes[k_many];
-    for (std::int64_t k = 0; k < k_beside; ++k)
-      hn::Store(parts[k], d, lanes + k * k_step);
     if (!hn::AllTrue(d, numbers))
       return std::numeric_limits<T>::quiet_NaN();
-    for (const T value : lanes)
-      result = is_better<Largest>(value, result) ? value : result;
+    for (std::int64_t k = 1; k < k_beside; ++k)
+      parts[0] = better_of<Largest>(parts[k], parts[0]);
+    result = best_lane<Largest>(d, parts[0]);
   }
   for (; i < n && !is_nan(result); ++i)
     result = is_better<Largest>(x[i], result) || is_nan(x[i]) ? x[i] : result;

@@ -57,8 +57,28 @@ void along(const float* row, const MixTable& table, float* to) {
   }
 }
 
+void beside(const float* rows, std::int32_t none, const MixTable& table, float* to) {
+  const Single d;
+  constexpr std::int64_t k_width = MixRows::k_width, k_vectors = k_width / k_lanes;
+  static_assert(k_vectors * k_lanes == k_width);
+  for (std::int64_t i = 0; i < table.n; ++i) {
+    hn::Vec<Single> sum[k_vectors];
+    for (std::int64_t k = 0; k < table.terms; ++k) {
+      const std::int32_t place = table.place[k * table.pitch + i];
+      const float* const from = rows + (place < 0 ? none : place) * k_width;
+      const auto weight = hn::Set(d, table.weight[k * table.pitch + i]);
+      for (std::int64_t v = 0; v < k_vectors; ++v) {
+        const auto term = hn::Mul(weight, hn::LoadU(d, from + v * k_lanes));
+        sum[v] = k == 0 ? term : hn::Add(sum[v], term);
+      }
+    }
+    for (std::int64_t v = 0; v < k_vectors; ++v)
+      hn::StoreU(sum[v], d, to + i * k_width + v * k_lanes);
+  }
+}
+
 const MixRows* rows() noexcept {
-  static constexpr MixRows k_rows{across, along};
+  static constexpr MixRows k_rows{across, along, beside};
   return &k_rows;
 }
 

@@ -22,6 +22,11 @@ struct MixRows {
   void (*across)(const float* const* rows, const float* weight, std::int64_t count, std::int64_t n, float* to);
   /// to[i] = the terms of result i.
   void (*along)(const float* row, const MixTable& table, float* to);
+  /// The same of k_width rows whose numbers of one place are neighbours, as those of one result are; behind the last
+  /// place, number `none`, stands a place of zeros for those that are none.
+  void (*beside)(const float* rows, std::int32_t none, const MixTable& table, float* to);
+
+  static constexpr std::int64_t k_width = 16;
 };
 
 /// Null if there are none: the plain loops serve.

@@ -51,6 +51,10 @@ struct Sums {
     parts[k] = hn::Add(parts[k], hn::PromoteTo(Wide{}, hn::LowerHalf(half, x.v)));
     parts[k + 1] = hn::Add(parts[k + 1], hn::PromoteTo(Wide{}, hn::UpperHalf(half, x.v)));
   }
+  HWY_INLINE void join(const Sums& others) {
+    for (int k = 0; k < k_vectors; ++k)
+      parts[k] = hn::Add(parts[k], others.parts[k]);
+  }
   HWY_INLINE void store(double* lane) const {
     for (int k = 0; k < k_vectors; ++k)
       hn::StoreU(parts[k], Wide{}, lane + k * k_lanes_each);
@@ -196,6 +200,16 @@ double sum(const float* a, const float* b, std::int64_t n) {
   Sums sums;
   std::int64_t i = 0;
   if (b == nullptr) {
+    Sums beside[3];  // of one alone each sum would wait for the one before
+    for (; i + 4 * k_lanes <= n; i += 4 * k_lanes) {
+      for (std::int64_t line = 0; line < 4 * k_lanes; line += 16)
+        __builtin_prefetch(a + i + 512 + line);  // behind an end nothing happens
+      sums.add(a + i);
+      for (int k = 0; k < 3; ++k)
+        beside[k].add(a + i + (k + 1) * k_lanes);
+    }
+    for (const Sums& each : beside)
+      sums.join(each);
     for (; i + k_lanes <= n; i += k_lanes)
       sums.add(a + i);
   } else {

@@ -20,7 +20,7 @@ constexpr PointwiseLoop loop_of() {
     return nullptr;  // memory is what they wait for
   } else {
     using Out = std::conditional_t<gives_bool(kind), bool, T>;
-    return &Loop<typename UnaryFormula<row>::Value, Out, T, 1 + math::UnaryRow<row>::parameters>::run;
+    return &Loop<typename VectorFormula<row>::Value, Out, T, 1 + math::UnaryRow<row>::parameters>::run;
   }
 }
 

@@ -17,7 +17,7 @@ constexpr PointwiseLoop loop_of() {
   if constexpr (!is_differentiable(math::UnaryRow<row>::kind)) {
     return nullptr;
   } else {
-    return &Loop<typename UnaryFormula<row>::Gradient, T, T, 3 + math::UnaryRow<row>::parameters>::run;
+    return &Loop<typename VectorFormula<row>::Gradient, T, T, 3 + math::UnaryRow<row>::parameters>::run;
   }
 }
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include <sluice/engine/parallel.h>
+#include <sluice/ndarray/detail/simd_turn.h>
 #include <sluice/ndarray/dtype.h>
 #include <sluice/operator/simd/mix_rows.h>
 #include <sluice/operator/vision/samples.h>
@@ -141,11 +142,73 @@ void mix(const Corners<T>& of, const T* plane, std::int64_t n, T* to) {
   }
 }
 
+/// Samples of groups of channels whose pixels are turned to be neighbours first: a pixel is then read once for all of
+/// them. Sums have the order, so the bits, of planes that are sampled one by one.
+class TurnedSamples {
+ public:
+  static constexpr std::int64_t k_channels = simd::MixRows::k_width;
+
+  explicit TurnedSamples(const Cut& cut) : cut_(cut), groups_((cut.channels + k_channels - 1) / k_channels) {}
+
+  /// By shape alone: pixels are turned for enough points, of enough channels, and all cores have something.
+  bool are_worth_it() const {
+    constexpr std::int64_t k_most_pixels = 1 << 16, k_enough_units = 4;
+    return cut_.channels >= k_channels && cut_.pixels <= k_most_pixels && cut_.pixels <= 4 * cut_.points &&
+           cut_.images * groups_ >= k_enough_units;
+  }
+  void run(const simd::MixRows& vectors, const KernelCall& call, bool nearest) const {
+    const TensorView& x = call.inputs[0];
+    parallel_for(cut_.images * groups_, 1, [&](std::int64_t begin, std::int64_t end) {
+      Corners<float> corners(call.inputs[1], call.inputs[2], x.shape, nearest);
+      // Lanes that no channel has stay 0, as the place behind the last pixel does.
+      std::vector<float> pixels(static_cast<std::size_t>((cut_.pixels + 1) * k_channels));
+      std::vector<float> made(static_cast<std::size_t>(k_points * k_channels));
+      for (std::int64_t unit = begin; unit < end; ++unit) {
+        const std::int64_t image = unit / groups_, from = unit % groups_ * k_channels;
+        const std::int64_t channels = std::min(k_channels, cut_.channels - from), plane = image * cut_.channels + from;
+        if (channels < k_channels)
+          std::fill(pixels.begin(), pixels.end(), 0.0F);
+        turn(pixels.data(), k_channels, x.as<const float>() + plane * cut_.pixels, cut_.pixels, channels, cut_.pixels);
+        float* const to = call.outputs[0].as<float>() + plane * cut_.points;
+        for (std::int64_t stretch = 0; stretch < cut_.stretches; ++stretch) {
+          const std::int64_t first = cut_.first(stretch), n = cut_.length(stretch);
+          corners.look_at(image * cut_.points + first, n);
+          const simd::MixTable table{corners.place.data(), corners.weight.data(), corners.count, k_points, n};
+          vectors.beside(pixels.data(), static_cast<std::int32_t>(cut_.pixels), table, made.data());
+          turn(to + first, cut_.points, made.data(), k_channels, n, channels);
+        }
+      }
+    });
+  }
+
+ private:
+  // to[a * to_step + i] = from[i * from_step + a]
+  static void turn(
+      float* to,
+      std::int64_t to_step,
+      const float* from,
+      std::int64_t from_step,
+      std::int64_t rows,
+      std::int64_t columns) {
+    auto* const target = reinterpret_cast<std::uint32_t*>(to);
+    const auto* const source = reinterpret_cast<const std::uint32_t*>(from);
+    simd::turn(target, to_step, source, from_step, rows, columns, false);
+  }
+
+  const Cut& cut_;
+  std::int64_t groups_;
+};
+
 template <class T>
 void sample(const KernelCall& call, bool nearest) {
   const TensorView &x = call.inputs[0], &rows = call.inputs[1];
   constexpr std::int64_t k_channels = 32;
   const Cut cut(x.shape, rows.shape);
+  if constexpr (std::is_same_v<T, float>) {
+    const simd::MixRows* const vectors = simd::mix_rows();
+    if (const TurnedSamples turned(cut); vectors != nullptr && turned.are_worth_it())
+      return turned.run(*vectors, call, nearest);
+  }
   const std::int64_t groups = (cut.channels + k_channels - 1) / k_channels, each = cut.stretches * groups;
   const std::int64_t elements = std::min(cut.points, k_points) * std::min(cut.channels, k_channels);
   parallel_for(cut.images * each, grain_of(elements), [&](std::int64_t begin, std::int64_t end) {

@@ -30,6 +30,7 @@ OPEN = [
     ("engine/detail/float_mode.h", ("operator",), "a library whose instructions flush denormals is called by bodies that flush them"),
     ("ndarray/detail/simd_target.h", ("operator",), "vector kernels of both rooms are chosen by one rule"),
     ("ndarray/detail/simd_casts.h", ("operator",), "kernels of half types compute in float"),
+    ("ndarray/detail/simd_turn.h", ("operator",), "planes are turned for who reads all channels of a pixel"),
     ("ndarray/detail/copy_kernels.h", ("operator",), "a fused kernel casts among its other calls"),
     ("ndarray/detail/simd_build.h", ("operator",), "and compiled by one"),
     ("engine/detail/node_pool.h", ("ndarray", "operator", "gluon"),

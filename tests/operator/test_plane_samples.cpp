@@ -8,6 +8,7 @@
 #include <sluice/operator/api.h>
 
 #include "tests/operator/reference.h"
+#include "tests/operator/simd_targets.h"
 #include "tests/support/catch.h"
 #include "tests/support/gradient.h"
 
@@ -99,6 +100,31 @@ TEST_CASE("Planes sampled at places agree with plain loops, and so do their grad
         const Arrays slopes = called("plane_slopes", {dy, x, rows, columns}, how);
         CHECK(differences(slopes[0], down.array(), close) == "");
         CHECK(differences(slopes[1], across.array(), close) == "");
+      }
+    }
+  }
+}
+
+// Pixels of many channels are turned to be neighbours where that is worth it; of one channel they never are.
+TEST_CASE("Samples of channels side by side have the bits of those taken one by one", "[grid_sample]") {
+  const double inf = std::numeric_limits<double>::infinity();
+  for (const simd::Target target : simd_targets()) {
+    const simd::TargetScope scope(target);
+    for (const std::int64_t channels : {15, 16, 17, 31, 33}) {
+      for (const Shape& at : {Shape{4, 7, 9}, Shape{4, 1, 1}, Shape{4, 33, 32}}) {
+        for (const char* const how : {"", "nearest=true"}) {
+          CAPTURE(name_of(target), channels, to_string(at), how);
+          NDArray x = random_array({4, channels, 9, 11}, 1);
+          x = where(abs(x) < 0.02, -0.0, x);
+          x.slice(2, 0, 1).slice(3, 0, 1).assign(full({4, channels, 1, 1}, inf));
+          NDArray rows = places(at, 2, 9, float32), columns = places(at, 4, 11, float32);
+          rows.slice(2, 0, 1).assign(full({4, at[1], 1}, std::nan("")));
+          const NDArray all = called("plane_samples", {x, rows, columns}, how)[0];
+          for (std::int64_t c = 0; c < channels; ++c) {
+            const NDArray one = x.slice(1, c, c + 1).copy();
+            CHECK(equal_bits(all.slice(1, c, c + 1), called("plane_samples", {one, rows, columns}, how)[0]));
+          }
+        }
       }
     }
   }

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include <sluice/operator/elementwise/kernels.h>
+#include <sluice/operator/simd/detail/gelu.h>
 #include <sluice/operator/simd/detail/rare.h>
 
 #if SLUICE_SIMD_HERE
@@ -44,6 +45,36 @@ struct BinaryFormula;
   };
 #include <sluice/operator/elementwise/unary.def>
 #undef SLUICE_AS_ARGUMENT
+
+/// What loops take of a row: its formula, or one of the row's own that vectors have.
+template <Unary row>
+struct VectorFormula : UnaryFormula<row> {};
+#if HWY_TARGET == HWY_AVX3
+template <>
+struct VectorFormula<Unary::gelu> {
+  using Row = UnaryFormula<Unary::gelu>;
+  struct Value {
+    template <class D>
+    static HWY_INLINE Lanes<D> of(Lanes<D> x) {
+      if constexpr (k_single<D>) {
+        return gelu_of(x);
+      } else {
+        return Row::Value::of(x);
+      }
+    }
+  };
+  struct Gradient {
+    template <class D>
+    static HWY_INLINE Lanes<D> of(Lanes<D> dy, Lanes<D> x, Lanes<D> y) {
+      if constexpr (k_single<D>) {
+        return dy * gelu_slope_of(x);
+      } else {
+        return Row::Gradient::of(dy, x, y);
+      }
+    }
+  };
+};
+#endif
 
 #define SLUICE_GRADIENT(title, derivative)                                                           \
   struct title {                                                                                     \
