@@ -1,6 +1,6 @@
 #include <sluice/operator/conv/fused.h>
 #include <sluice/operator/conv/shallow.h>
-#include <sluice/operator/conv/tiles.h>
+#include <sluice/operator/conv/tensor_tiles.h>
 
 namespace sluice::detail {
 

@@ -3,8 +3,8 @@
 #include <limits>
 
 #include <sluice/engine/cuda/check.h>
-#include <sluice/operator/conv/tiles.cuh>
-#include <sluice/operator/conv/tiles.h>
+#include <sluice/operator/conv/tensor_tiles.cuh>
+#include <sluice/operator/conv/tensor_tiles.h>
 #include <sluice/operator/library/launch.cuh>
 #include <sluice/operator/library/nvrtc.h>
 #include <sluice/operator/workspace.h>
