@@ -32,15 +32,19 @@ struct AttentionAttributes {
   }
 };
 
+void check_dropout(double rate) {
+  require<ValueError>(rate >= 0 && rate <= 1, [&] {
+    return message(detail::k_attention.name, ": dropout must be between 0 and 1, not ", rate);
+  });
+}
+
 Specs infer_attention(const Operator& op, std::span<const ArraySpec> inputs, const Attributes& attributes) {
   require<ValueError>(inputs.size() == 3 || inputs.size() == 4, [&] {
     return message(op.name, ": takes q, k, v and maybe a mask, was given ", inputs.size(), " inputs");
   });
   detail::check_attention_operands(op, inputs);
   const auto& how = attributes.as<AttentionAttributes>();
-  require<ValueError>(how.dropout >= 0 && how.dropout <= 1, [&] {
-    return message(op.name, ": dropout must be between 0 and 1, not ", how.dropout);
-  });
+  check_dropout(how.dropout);
   require<ValueError>(!how.scale || std::isfinite(*how.scale), [&] {
     return message(op.name, ": scale must be finite, not ", *how.scale);
   });
@@ -71,8 +75,7 @@ Shape added_shape(const Shape& mask) {
 bool is_fused([[maybe_unused]] std::span<const NDArray> inputs, [[maybe_unused]] const AttentionAttributes& how) {
 #if SLUICE_CUDA
   const Specs specs = detail::specs_of(inputs);
-  const bool drops = how.dropout > 0 && autograd::is_training();
-  if (!specs[0].device.is_gpu() || drops || !detail::fits_fused_attention(specs))
+  if (!specs[0].device.is_gpu() || how.dropout > 0 || !detail::fits_fused_attention(specs))
     return false;
   const bool is_masked = inputs.size() > 3;
   if (is_masked && autograd::is_recording() && detail::is_recorded(inputs.subspan(3)))
@@ -137,10 +140,14 @@ OperatorList attention_operators() noexcept {
 
 NDArray scaled_dot_product_attention(
     const NDArray& q, const NDArray& k, const NDArray& v, const AttentionOptions& options, SourceLocation site) {
-  const AttentionAttributes how{options.causal, options.scale, options.dropout};
-  if (options.mask.defined())
-    return invoke_one(detail::k_attention, {q, k, v, options.mask}, Attributes::of(how), site);
-  return invoke_one(detail::k_attention, {q, k, v}, Attributes::of(how), site);
+  return detail::located(site, [&]() -> NDArray {
+    check_dropout(options.dropout);
+    const bool drops = autograd::is_training();
+    const AttentionAttributes how{options.causal, options.scale, drops ? options.dropout : 0};
+    if (options.mask.defined())
+      return invoke_one(detail::k_attention, {q, k, v, options.mask}, Attributes::of(how), site);
+    return invoke_one(detail::k_attention, {q, k, v}, Attributes::of(how), site);
+  });
 }
 
 NDArray split_heads(const NDArray& x, std::int64_t heads, SourceLocation site) {

@@ -91,7 +91,7 @@ Arrays add_at(std::span<const NDArray> inputs, const Attributes& attributes, Sou
   constinit const Operator constant = {                                                  \
       .name = row,                                                                       \
       .inputs = 3,                                                                       \
-      .attributes = &attribute_type<GatherAttributes>,                                   \
+      .attributes = detail::k_gather_attributes<kind>,                                   \
       .normalise = normalise_put<kind>,                                                  \
       .infer = infer_put<kind>,                                                          \
       .kernels =                                                                         \
@@ -104,7 +104,7 @@ Arrays add_at(std::span<const NDArray> inputs, const Attributes& attributes, Sou
       .name = row "_backward",                                                           \
       .inputs = 2,                                                                       \
       .outputs = 2,                                                                      \
-      .attributes = &attribute_type<GatherAttributes>,                                   \
+      .attributes = detail::k_gather_attributes<kind>,                                   \
       .normalise = detail::normalise_axis<GatherAttributes, 1>,                          \
       .infer = infer_put_backward<kind>,                                                 \
       .kernels =                                                                         \
@@ -122,7 +122,7 @@ SLUICE_PUT(k_put_along_axis, "put_along_axis", IndexKind::along)
   constinit const Operator constant = {                \
       .name = row,                                     \
       .inputs = 3,                                     \
-      .attributes = &attribute_type<GatherAttributes>, \
+      .attributes = detail::k_gather_attributes<kind>, \
       .normalise = normalise_put<kind>,                \
       .infer = infer_put<kind>,                        \
       .composition = add_at<constant, sum>,            \

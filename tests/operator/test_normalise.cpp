@@ -1,35 +1,16 @@
 // Calls by name: the rules of promotion and of axes are the operators', not those of the C++ functions before them.
 #include <initializer_list>
-#include <string>
+#include <vector>
 
 #include <sluice/operator/api.h>
 
+#include "tests/operator/by_name.h"
 #include "tests/support/catch.h"
 #include "tests/support/compare.h"
 #include "tests/support/sinks.h"
 
 using namespace sluice;
 using namespace sluice::test;
-
-namespace {
-
-Arrays call_all(const char* name, std::initializer_list<NDArray> inputs, std::string_view attributes = "") {
-  const Operator* op = find_operator(name);
-  REQUIRE(op != nullptr);
-  return invoke(
-      *op, std::span(inputs.begin(), inputs.size()), parse_attributes(*op, attributes), SourceLocation::current());
-}
-
-NDArray call(const char* name, std::initializer_list<NDArray> inputs, std::string_view attributes = "") {
-  return call_all(name, inputs, attributes)[0];
-}
-
-std::string difference(const NDArray& got, const NDArray& want) {
-  return got.dtype() == want.dtype() ? differences(got, want)
-                                     : message("is ", got.dtype(), ", expected ", want.dtype());
-}
-
-}  // namespace
 
 TEST_CASE("Operators promote their operands themselves", "[normalise]") {
   const NDArray whole = array<std::int32_t>({1, 2, 3}), real = array<float>({0.5f, 2, -1}),

@@ -120,6 +120,10 @@ for shape, axis in (((3, 4), 0), ((3, 4), 1), ((2, 0, 3), 1)):
         moves(
             "roll", lambda x, axis=axis, shift=shift: torch.roll(x, shift, axis), shape, {"axis": axis, "shift": shift}
         )
+for shape in ((3, 4), (2, 0, 3), ()):
+    moves("flip", lambda x: x.flip(tuple(range(x.dim()))), shape, {})
+    moves("roll", lambda x: torch.roll(x, 5), shape, {"shift": 5})
+    moves("repeat", lambda x: torch.repeat_interleave(x, 2), shape, {"repeats": 2})
 for dtype in values.ALL:
     compare(
         "astype",
