@@ -70,7 +70,7 @@ Arrays assign_gradient(const GradientCall& call) {
     return gradients;
   }
   const NDArray inputs[] = {numbers, placed_view(dy, a, site)};
-  const Arrays both = invoke(k_index_update_nd_backward, inputs, entries_of(a), site);
+  const Arrays both = invoke(k_index_update_nd_backward, inputs, for_gradient(entries_of(a)), site);
   gradients[1] = both[1];
   if (!call.wanted[0])
     return gradients;

@@ -50,13 +50,20 @@ Specs infer_taken_backward(const Operator& op, std::span<const ArraySpec> inputs
 
 // What takes and what adds up where it was taken: each is the other's gradient.
 template <const Operator& Backward>
+/// The attributes for a gradient: its tasks are its own, not those of what the program called.
+inline Attributes for_gradient(const Attributes& given) {
+  GatherAttributes how = given.as<GatherAttributes>();
+  how.asked = nullptr;
+  return Attributes::of(how);
+}
+
 Arrays gather_gradient(const GradientCall& call) {
   const NDArray x = shape_only(call.input_specs[0]);
-  return {invoke_one(Backward, {call.inputs[1], call.output_grads[0], x}, call.attributes, {}), {}};
+  return {invoke_one(Backward, {call.inputs[1], call.output_grads[0], x}, for_gradient(call.attributes), {}), {}};
 }
 template <const Operator& Forward>
 Arrays scatter_gradient(const GradientCall& call) {
-  return {{}, invoke_one(Forward, {call.output_grads[0], call.inputs[0]}, call.attributes, {}), {}};
+  return {{}, invoke_one(Forward, {call.output_grads[0], call.inputs[0]}, for_gradient(call.attributes), {}), {}};
 }
 
 /// A kernel for all kinds of numbers as one for `kind`.

@@ -58,7 +58,7 @@ Specs infer_put_backward(const Operator& op, std::span<const ArraySpec> inputs, 
 template <const Operator& Backward>
 Arrays put_gradient(const GradientCall& call) {
   const NDArray inputs[] = {call.inputs[1], call.output_grads[0]};
-  const Arrays both = invoke(Backward, inputs, call.attributes, {});
+  const Arrays both = invoke(Backward, inputs, detail::for_gradient(call.attributes), {});
   return {both[0], NDArray(), both[1]};
 }
 
@@ -70,7 +70,10 @@ Arrays put_backward_gradient(const GradientCall& call) {
   };
   const Shape taken =
       detail::taken_shape(call.op.name, kind, call.input_specs[0], dy.shape, checked_axis(call.op, call.attributes));
-  return {{}, invoke_one(Forward, {given(0, dy.shape), call.inputs[0], given(1, taken)}, call.attributes, {})};
+  return {
+      {},
+      invoke_one(
+          Forward, {given(0, dy.shape), call.inputs[0], given(1, taken)}, detail::for_gradient(call.attributes), {})};
 }
 
 // -- Sums: added up among themselves first, integers in int64 -------------------------------------------------------
