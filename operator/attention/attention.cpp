@@ -119,10 +119,64 @@ Arrays attend(std::span<const NDArray> inputs, const Attributes& attributes, Sou
   return {detail::attention_composed({inputs[0], inputs[1], inputs[2], mask, how.causal, scale, how.dropout}, site)};
 }
 
+// -- heads apart and together ---------------------------------------------------------------------------------------
+struct HeadsAttributes {
+  std::int64_t heads = 1;
+
+  template <class V>
+  void visit(V&& v) {
+    v.field("heads", heads);
+  }
+};
+
+Specs infer_split_heads(const Operator& op, std::span<const ArraySpec> inputs, const Attributes& attributes) {
+  const std::int64_t heads = attributes.as<HeadsAttributes>().heads;
+  ArraySpec y = inputs[0];
+  const Shape& x = inputs[0].shape;
+  require<ShapeError>(x.ndim() == 3 && heads >= 1 && x[2] % heads == 0, [&] {
+    return message(op.name, ": x of shape ", x, " must be (batch, length, ", heads, " heads * width)");
+  });
+  y.shape = {x[0], heads, x[1], x[2] / heads};
+  return {y};
+}
+
+Arrays heads_apart(std::span<const NDArray> inputs, const Attributes& attributes, SourceLocation site) {
+  const Shape y = infer_split_heads(detail::k_split_heads, detail::specs_of(inputs), attributes)[0].shape;
+  detail::extents_beside_batch(inputs[0]);
+  const Shape apart{y[0], y[2], y[1], y[3]};
+  return {inputs[0].reshape(detail::with_open_rows(apart), site).swapaxes(1, 2, site)};
+}
+
+Specs infer_join_heads(const Operator& op, std::span<const ArraySpec> inputs, const Attributes&) {
+  ArraySpec y = inputs[0];
+  const Shape& x = inputs[0].shape;
+  require<ShapeError>(
+      x.ndim() == 4, [&] { return message(op.name, ": x must be (batch, heads, length, width), not ", x); });
+  y.shape = {x[0], x[2], x[1] * x[3]};
+  return {y};
+}
+
+Arrays heads_together(std::span<const NDArray> inputs, const Attributes& attributes, SourceLocation site) {
+  const Shape y = infer_join_heads(detail::k_join_heads, detail::specs_of(inputs), attributes)[0].shape;
+  detail::extents_beside_batch(inputs[0]);
+  return {inputs[0].swapaxes(1, 2, site).reshape(detail::with_open_rows(y), site)};
+}
+
 }  // namespace
 
 namespace detail {
 
+constinit const Operator k_split_heads{
+    .name = "split_heads",
+    .attributes = &attribute_type<HeadsAttributes>,
+    .infer = infer_split_heads,
+    .composition = heads_apart,
+};
+constinit const Operator k_join_heads{
+    .name = "join_heads",
+    .infer = infer_join_heads,
+    .composition = heads_together,
+};
 constinit const Operator k_attention{
     .name = "scaled_dot_product_attention",
     .inputs = -1,
@@ -132,7 +186,8 @@ constinit const Operator k_attention{
 };
 
 OperatorList attention_operators() noexcept {
-  static constexpr const Operator* list[] = {&k_attention, &attention_fused_op, &attention_fused_backward_op};
+  static constexpr const Operator* list[] = {
+      &k_attention, &k_split_heads, &k_join_heads, &attention_fused_op, &attention_fused_backward_op};
   return list;
 }
 
@@ -151,26 +206,11 @@ NDArray scaled_dot_product_attention(
 }
 
 NDArray split_heads(const NDArray& x, std::int64_t heads, SourceLocation site) {
-  return detail::located(site, [&]() -> NDArray {
-    const Shape shape = detail::object_of(x, "split_heads").shape;
-    require<ShapeError>(shape.ndim() == 3 && heads >= 1 && shape[2] % heads == 0, [&] {
-      return message("split_heads: x of shape ", shape, " must be (batch, length, ", heads, " heads * width)");
-    });
-    detail::extents_beside_batch(x);
-    const Shape apart{shape[0], shape[1], heads, shape[2] / heads};
-    return x.reshape(detail::with_open_rows(apart), site).swapaxes(1, 2, site);
-  });
+  return invoke_one(detail::k_split_heads, {x}, Attributes::of(HeadsAttributes{heads}), site);
 }
 
 NDArray join_heads(const NDArray& x, SourceLocation site) {
-  return detail::located(site, [&]() -> NDArray {
-    const Shape shape = detail::object_of(x, "join_heads").shape;
-    require<ShapeError>(
-        shape.ndim() == 4, [&] { return message("join_heads: x must be (batch, heads, length, width), not ", shape); });
-    detail::extents_beside_batch(x);
-    const Shape joined{shape[0], shape[2], shape[1] * shape[3]};
-    return x.swapaxes(1, 2, site).reshape(detail::with_open_rows(joined), site);
-  });
+  return invoke_one(detail::k_join_heads, {x}, {}, site);
 }
 
 }  // namespace sluice

@@ -24,9 +24,11 @@ bool normalise_put(const RawCall& call, NormalCall& normal) {
   const NDArray &x = inputs[0], &indices = inputs[1];
   const char* const asked = attributes.as<GatherAttributes>().asked;
   const char* const name = asked != nullptr ? asked : call.op.name;
-  const Shape taken =
-      detail::taken_shape(name, kind, {indices.shape(), indices.dtype()}, x.shape(), checked_axis(call.op, attributes));
-  const NDArray values = detail::stretched(call.inputs[2].astype(x.dtype(), call.site), taken, name, call.site);
+  const int axis = checked_axis(call.op, attributes);
+  const Shape taken = detail::taken_shape(name, kind, {indices.shape(), indices.dtype()}, x.shape(), axis);
+  const auto model = [&] { return detail::model_of_taken(x, indices, kind, axis, taken, name); };
+  const NDArray values =
+      detail::stretched_as(call.inputs[2].astype(x.dtype(), call.site), taken, name, call.site, model);
   if (values.same(call.inputs[2]))
     return changed;
   if (!changed)
