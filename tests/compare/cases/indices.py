@@ -174,7 +174,15 @@ for shape in ((5, 3), (7,)):
 
     compare(
         "put",
-        Call(flat, lambda x, i, v: x.put(i, v), {"mode": RAISE}, values.ALL, str(shape), gradients=(0, 2)),
+        Call(
+            flat,
+            lambda x, i, v: x.put(i, v),
+            {"mode": RAISE},
+            values.ALL,
+            str(shape),
+            gradients=(0, 2),
+            layouts=values.LAYOUTS[:4],
+        ),
     )
 for over in ((3, 4), (3,), ()):
 
