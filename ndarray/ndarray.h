@@ -72,8 +72,8 @@ class SLUICE_API NDArray {
       detail::release(object_);
   }
 
+  /// An array is no condition: this says whether there is one, item<bool>() what stands in it.
   bool defined() const noexcept { return object_ != nullptr; }
-  explicit operator bool() const = delete;  // use defined(), or item<bool>() for a value
   /// True when both handles name the same array object.
   bool same(const NDArray& other) const noexcept { return object_ == other.object_; }
 

@@ -35,7 +35,7 @@ constexpr std::string_view k_float32 =
 constexpr std::string_view k_widest =
     "add subtract multiply divide mod fmod floor_divide maximum minimum fmax fmin hypot arctan2 copysign heaviside "
     "addcmul lerp kron outer equal not_equal less less_equal greater greater_equal isclose concat searchsorted "
-    "box_iou roi_align grid_sample interp isin trapezoid";
+    "box_iou roi_align grid_sample interp isin stack trapezoid";
 
 // What keeps its type, has an own rule for mixed types (batch norm: float32 statistics of a half x), writes what it is
 // given, or is made by passes.
@@ -50,16 +50,19 @@ constexpr std::string_view k_neutral =
     "ftrl_update full fused fused_reduction gather_nd gcd gelu gelu_tanh glu gradient_guard grid_places hard_shrink "
     "hard_sigmoid "
     "hard_swish hard_tanh histogram im2col index_add index_add_nd index_assign index_update index_update_nd isfinite "
-    "isinf isnan isneginf isposinf lamb_update lars_update lcm ldexp leaky_relu left_shift logical_and logical_not "
-    "logical_or logical_xor loss_scale_update max max_pool1d max_pool2d max_pool2d_gather max_pool3d min mish "
+    "isinf isnan isneginf isposinf join_heads lamb_update lars_update lcm ldexp leaky_relu left_shift logical_and "
+    "logical_not "
+    "logical_or logical_xor loss_scale_update masked_fill max max_pool1d max_pool2d max_pool2d_gather max_pool3d min "
+    "mish "
     "nag_update nan_to_num nanmax nanmin negative nms_mask one_hot pad pad_edge pad_reflect pick pixel_shuffle "
-    "pixel_unshuffle plane_samples plane_slopes ptp put_along_axis put_places quantile radians random_bernoulli "
+    "pixel_unshuffle plane_samples plane_slopes ptp put put_along_axis put_places quantile radians random_bernoulli "
     "random_beta random_exponential "
     "random_gamma random_gumbel random_laplace random_normal random_poisson random_randint random_truncated_normal "
     "random_uniform relu relu6 repeat reshape resize2d resize_planes right_shift rmsprop_update roi_samples roll round "
     "run_begins sample_categorical sample_gamma sample_poisson scatter_nd selu sequence_last sequence_mask "
     "sequence_reverse sgd_update sigmoid sign signbit signum_update silu sin sinc slice slice_assign slice_axes "
-    "softshrink softsign sort sort_with_indices space_to_depth split sqrt squeeze take take_along_axis take_places "
+    "softshrink softsign sort sort_with_indices space_to_depth split split_heads sqrt squeeze take take_along_axis "
+    "take_places "
     "tanh tap_places threshold tile to topk topk_mask transpose true_entries true_places trunc undiagonal unfold_rows "
     "unslice unslice_axes upsampling where while_loop words";
 

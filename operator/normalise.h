@@ -1,5 +1,7 @@
 #pragma once
 
+#include <optional>
+
 #include <sluice/ndarray/shape.h>
 #include <sluice/operator/operator.h>
 
@@ -26,22 +28,43 @@ bool with_attributes(const RawCall& call, A attributes, NormalCall& normal) {
   return true;
 }
 
+inline std::optional<std::int64_t> given_axis(std::int64_t axis) noexcept {
+  return axis;
+}
+inline std::optional<std::int64_t> given_axis(std::optional<std::int64_t> axis) noexcept {
+  return axis;
+}
+
 /// The attribute `axis` of a call in its normal form.
 template <class A>
 int axis_of(const Attributes& attributes) {
-  return static_cast<int>(attributes.as<A>().axis);
+  return static_cast<int>(given_axis(attributes.as<A>().axis).value_or(0));
 }
 
-/// The attribute `axis` counted from the front of that input. Throws IndexError for an axis that it does not have.
+/// The attribute `axis` counted from the front of that input. Throws IndexError for an axis that it does not have,
+/// ValueError where there is none.
 template <class A, std::size_t input = 0>
 bool normalise_axis(const RawCall& call, NormalCall& normal) {
   const A& given = call.attributes.as<A>();
-  const int axis = normal_axis(given.axis, call.inputs[input].ndim(), call.op.name);
+  require<ValueError>(given_axis(given.axis).has_value(), [&] { return message(call.op.name, ": along which axis?"); });
+  const int axis = normal_axis(*given_axis(given.axis), call.inputs[input].ndim(), call.op.name);
   if (axis == given.axis)
     return false;
   A counted = given;
   counted.axis = axis;
   return with_attributes(call, std::move(counted), normal);
+}
+
+/// The same of operators for which no axis means all elements of the one input, row by row, as one axis.
+template <class A>
+bool normalise_axis_or_all(const RawCall& call, NormalCall& normal) {
+  A counted = call.attributes.as<A>();
+  if (given_axis(counted.axis))
+    return normalise_axis<A>(call, normal);
+  counted.axis = 0;
+  with_attributes(call, std::move(counted), normal);
+  normal.inputs[0] = normal.inputs[0].reshape({-1}, call.site);
+  return true;
 }
 
 }  // namespace sluice::detail

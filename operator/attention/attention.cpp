@@ -32,15 +32,19 @@ struct AttentionAttributes {
   }
 };
 
+void check_dropout(double rate) {
+  require<ValueError>(rate >= 0 && rate <= 1, [&] {
+    return message(detail::k_attention.name, ": dropout must be between 0 and 1, not ", rate);
+  });
+}
+
 Specs infer_attention(const Operator& op, std::span<const ArraySpec> inputs, const Attributes& attributes) {
   require<ValueError>(inputs.size() == 3 || inputs.size() == 4, [&] {
     return message(op.name, ": takes q, k, v and maybe a mask, was given ", inputs.size(), " inputs");
   });
   detail::check_attention_operands(op, inputs);
   const auto& how = attributes.as<AttentionAttributes>();
-  require<ValueError>(how.dropout >= 0 && how.dropout <= 1, [&] {
-    return message(op.name, ": dropout must be between 0 and 1, not ", how.dropout);
-  });
+  check_dropout(how.dropout);
   require<ValueError>(!how.scale || std::isfinite(*how.scale), [&] {
     return message(op.name, ": scale must be finite, not ", *how.scale);
   });
@@ -71,8 +75,7 @@ Shape added_shape(const Shape& mask) {
 bool is_fused([[maybe_unused]] std::span<const NDArray> inputs, [[maybe_unused]] const AttentionAttributes& how) {
 #if SLUICE_CUDA
   const Specs specs = detail::specs_of(inputs);
-  const bool drops = how.dropout > 0 && autograd::is_training();
-  if (!specs[0].device.is_gpu() || drops || !detail::fits_fused_attention(specs))
+  if (!specs[0].device.is_gpu() || how.dropout > 0 || !detail::fits_fused_attention(specs))
     return false;
   const bool is_masked = inputs.size() > 3;
   if (is_masked && autograd::is_recording() && detail::is_recorded(inputs.subspan(3)))
@@ -116,10 +119,64 @@ Arrays attend(std::span<const NDArray> inputs, const Attributes& attributes, Sou
   return {detail::attention_composed({inputs[0], inputs[1], inputs[2], mask, how.causal, scale, how.dropout}, site)};
 }
 
+// -- heads apart and together ---------------------------------------------------------------------------------------
+struct HeadsAttributes {
+  std::int64_t heads = 1;
+
+  template <class V>
+  void visit(V&& v) {
+    v.field("heads", heads);
+  }
+};
+
+Specs infer_split_heads(const Operator& op, std::span<const ArraySpec> inputs, const Attributes& attributes) {
+  const std::int64_t heads = attributes.as<HeadsAttributes>().heads;
+  ArraySpec y = inputs[0];
+  const Shape& x = inputs[0].shape;
+  require<ShapeError>(x.ndim() == 3 && heads >= 1 && x[2] % heads == 0, [&] {
+    return message(op.name, ": x of shape ", x, " must be (batch, length, ", heads, " heads * width)");
+  });
+  y.shape = {x[0], heads, x[1], x[2] / heads};
+  return {y};
+}
+
+Arrays heads_apart(std::span<const NDArray> inputs, const Attributes& attributes, SourceLocation site) {
+  const Shape y = infer_split_heads(detail::k_split_heads, detail::specs_of(inputs), attributes)[0].shape;
+  detail::extents_beside_batch(inputs[0]);
+  const Shape apart{y[0], y[2], y[1], y[3]};
+  return {inputs[0].reshape(detail::with_open_rows(apart), site).swapaxes(1, 2, site)};
+}
+
+Specs infer_join_heads(const Operator& op, std::span<const ArraySpec> inputs, const Attributes&) {
+  ArraySpec y = inputs[0];
+  const Shape& x = inputs[0].shape;
+  require<ShapeError>(
+      x.ndim() == 4, [&] { return message(op.name, ": x must be (batch, heads, length, width), not ", x); });
+  y.shape = {x[0], x[2], x[1] * x[3]};
+  return {y};
+}
+
+Arrays heads_together(std::span<const NDArray> inputs, const Attributes& attributes, SourceLocation site) {
+  const Shape y = infer_join_heads(detail::k_join_heads, detail::specs_of(inputs), attributes)[0].shape;
+  detail::extents_beside_batch(inputs[0]);
+  return {inputs[0].swapaxes(1, 2, site).reshape(detail::with_open_rows(y), site)};
+}
+
 }  // namespace
 
 namespace detail {
 
+constinit const Operator k_split_heads{
+    .name = "split_heads",
+    .attributes = &attribute_type<HeadsAttributes>,
+    .infer = infer_split_heads,
+    .composition = heads_apart,
+};
+constinit const Operator k_join_heads{
+    .name = "join_heads",
+    .infer = infer_join_heads,
+    .composition = heads_together,
+};
 constinit const Operator k_attention{
     .name = "scaled_dot_product_attention",
     .inputs = -1,
@@ -129,7 +186,8 @@ constinit const Operator k_attention{
 };
 
 OperatorList attention_operators() noexcept {
-  static constexpr const Operator* list[] = {&k_attention, &attention_fused_op, &attention_fused_backward_op};
+  static constexpr const Operator* list[] = {
+      &k_attention, &k_split_heads, &k_join_heads, &attention_fused_op, &attention_fused_backward_op};
   return list;
 }
 
@@ -137,33 +195,22 @@ OperatorList attention_operators() noexcept {
 
 NDArray scaled_dot_product_attention(
     const NDArray& q, const NDArray& k, const NDArray& v, const AttentionOptions& options, SourceLocation site) {
-  const AttentionAttributes how{options.causal, options.scale, options.dropout};
-  if (options.mask.defined())
-    return invoke_one(detail::k_attention, {q, k, v, options.mask}, Attributes::of(how), site);
-  return invoke_one(detail::k_attention, {q, k, v}, Attributes::of(how), site);
+  return detail::located(site, [&]() -> NDArray {
+    check_dropout(options.dropout);
+    const bool drops = autograd::is_training();
+    const AttentionAttributes how{options.causal, options.scale, drops ? options.dropout : 0};
+    if (options.mask.defined())
+      return invoke_one(detail::k_attention, {q, k, v, options.mask}, Attributes::of(how), site);
+    return invoke_one(detail::k_attention, {q, k, v}, Attributes::of(how), site);
+  });
 }
 
 NDArray split_heads(const NDArray& x, std::int64_t heads, SourceLocation site) {
-  return detail::located(site, [&]() -> NDArray {
-    const Shape shape = detail::object_of(x, "split_heads").shape;
-    require<ShapeError>(shape.ndim() == 3 && heads >= 1 && shape[2] % heads == 0, [&] {
-      return message("split_heads: x of shape ", shape, " must be (batch, length, ", heads, " heads * width)");
-    });
-    detail::extents_beside_batch(x);
-    const Shape apart{shape[0], shape[1], heads, shape[2] / heads};
-    return x.reshape(detail::with_open_rows(apart), site).swapaxes(1, 2, site);
-  });
+  return invoke_one(detail::k_split_heads, {x}, Attributes::of(HeadsAttributes{heads}), site);
 }
 
 NDArray join_heads(const NDArray& x, SourceLocation site) {
-  return detail::located(site, [&]() -> NDArray {
-    const Shape shape = detail::object_of(x, "join_heads").shape;
-    require<ShapeError>(
-        shape.ndim() == 4, [&] { return message("join_heads: x must be (batch, heads, length, width), not ", shape); });
-    detail::extents_beside_batch(x);
-    const Shape joined{shape[0], shape[2], shape[1] * shape[3]};
-    return x.swapaxes(1, 2, site).reshape(detail::with_open_rows(joined), site);
-  });
+  return invoke_one(detail::k_join_heads, {x}, {}, site);
 }
 
 }  // namespace sluice

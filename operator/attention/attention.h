@@ -39,7 +39,7 @@ SLUICE_API NDArray split_heads(const NDArray& x, std::int64_t heads, SourceLocat
 SLUICE_API NDArray join_heads(const NDArray& x, SourceLocation site = SourceLocation::current());
 
 namespace detail {
-extern const Operator k_attention;
+extern const Operator k_attention, k_split_heads, k_join_heads;
 }  // namespace detail
 
 }  // namespace sluice

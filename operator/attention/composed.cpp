@@ -6,9 +6,10 @@
 #include <sluice/operator/attention/composed.h>
 #include <sluice/operator/detail/beside_batch.h>
 #include <sluice/operator/elementwise/elementwise.h>
+#include <sluice/operator/invoke.h>
 #include <sluice/operator/matmul/matmul.h>
 #include <sluice/operator/normalise.h>
-#include <sluice/operator/random/dropout.h>
+#include <sluice/operator/random/kernels.h>
 #include <sluice/operator/reduce/reduce.h>
 #include <sluice/operator/softmax/softmax.h>
 
@@ -113,7 +114,7 @@ NDArray attention_composed(const ComposedAttention& given, SourceLocation site) 
   const std::int64_t of_values = unseen_shape(call.v)[3];
   NDArray weights = scores_of(call, n, site).weights(site).astype(call.v.dtype(), site);
   if (call.dropout > 0)
-    weights = dropout(weights, call.dropout, site);
+    weights = invoke(k_dropout, {&weights, 1}, Attributes::of(DropoutAttributes{call.dropout}), site)[0];
   const NDArray y = matmul(n.grouped(weights, n.keys, site), call.v, site);
   return n.apart(y, of_values, site).astype(given.v.dtype(), site);
 }

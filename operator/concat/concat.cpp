@@ -1,4 +1,3 @@
-#include <sluice/ndarray/detail/array_object.h>
 #include <sluice/ndarray/detail/located.h>
 #include <sluice/operator/concat/concat.h>
 #include <sluice/operator/concat/kernels.h>
@@ -42,19 +41,53 @@ Arrays gradient_concat(const GradientCall& call) {
   return grads;
 }
 
-// All of one type, the smallest that holds them all.
-bool normalise_concat(const RawCall& call, NormalCall& normal) {
+// All of one type, the smallest that holds them all; the axis is one of the result's, which has so many axes more.
+template <int more>
+bool normalise_joined(const RawCall& call, NormalCall& normal) {
   require<ValueError>(!call.inputs.empty(), [&] { return message(call.op.name, ": no arrays"); });
-  const bool counted = detail::normalise_axis<ConcatAttributes>(call, normal);
+  const std::int64_t given = call.attributes.as<ConcatAttributes>().axis;
+  const int axis = normal_axis(given, call.inputs[0].ndim() + more, call.op.name);
   DType dtype = call.inputs[0].dtype();
   for (const NDArray& array : call.inputs)
     dtype = promote(dtype, array.dtype());
-  if (!counted)
-    return detail::cast_inputs(call, dtype, normal);
-  for (NDArray& input : normal.inputs)
-    input = input.astype(dtype, call.site);
+  const bool cast = detail::cast_inputs(call, dtype, normal);
+  if (axis == given)
+    return cast;
+  if (!cast)
+    normal.inputs.assign(call.inputs.begin(), call.inputs.end());
+  normal.attributes = Attributes::of(ConcatAttributes{axis});
   return true;
 }
+
+// -- stack ----------------------------------------------------------------------------------------------------------
+
+Specs infer_stack(const Operator& op, std::span<const ArraySpec> inputs, const Attributes& attributes) {
+  ArraySpec spec = inputs[0];
+  for (std::size_t i = 1; i < inputs.size(); ++i) {
+    require<ShapeError>(inputs[i].shape == spec.shape, [&] {
+      return message(op.name, ": array ", i, " has shape ", inputs[i].shape, ", the first one ", spec.shape);
+    });
+  }
+  spec.shape.insert(detail::axis_of<ConcatAttributes>(attributes), static_cast<std::int64_t>(inputs.size()));
+  return {spec};
+}
+
+Arrays stacked(std::span<const NDArray> inputs, const Attributes& attributes, SourceLocation site) {
+  const int axis = detail::axis_of<ConcatAttributes>(attributes);
+  Arrays rows;
+  for (const NDArray& input : inputs)
+    rows.push_back(input.expand_dims(axis, site));
+  return {concat(rows, axis, site)};
+}
+
+constinit const Operator k_stack = {
+    .name = "stack",
+    .inputs = -1,
+    .attributes = &attribute_type<ConcatAttributes>,
+    .normalise = normalise_joined<1>,
+    .infer = infer_stack,
+    .composition = stacked,
+};
 
 }  // namespace
 
@@ -62,7 +95,7 @@ constinit const Operator k_concat = {
     .name = "concat",
     .inputs = -1,
     .attributes = &attribute_type<ConcatAttributes>,
-    .normalise = normalise_concat,
+    .normalise = normalise_joined<0>,
     .infer = infer_concat,
     .kernels = {on_cpu(detail::concat_cpu), on_gpu(SLUICE_GPU_KERNEL(detail::concat_gpu))},
     .gradient = gradient_concat,
@@ -78,20 +111,8 @@ NDArray concat(std::initializer_list<NDArray> arrays, int axis, SourceLocation s
 }
 
 NDArray stack(std::span<const NDArray> arrays, int axis, SourceLocation site) {
-  return detail::located(site, [&]() -> NDArray {
-    require<ValueError>(!arrays.empty(), [] { return "stack: no arrays"; });
-    std::vector<NDArray> rows(arrays.begin(), arrays.end());
-    // The calls are the same for all extents, which a trace need not see.
-    const Shape shape = detail::object_of(rows[0], "stack").shape;
-    const int normal = normal_axis(axis, shape.ndim() + 1, "stack");
-    for (std::size_t i = 0; i < rows.size(); ++i) {
-      const Shape& given = detail::object_of(rows[i], "stack").shape;
-      require<ShapeError>(
-          given == shape, [&] { return message("stack: array ", i, " has shape ", given, ", the first one ", shape); });
-      rows[i] = rows[i].expand_dims(normal, site);
-    }
-    return concat(rows, normal, site);
-  });
+  return detail::located(
+      site, [&]() -> NDArray { return invoke(k_stack, arrays, Attributes::of(ConcatAttributes{axis}), site)[0]; });
 }
 
 NDArray stack(std::initializer_list<NDArray> arrays, int axis, SourceLocation site) {
@@ -99,7 +120,7 @@ NDArray stack(std::initializer_list<NDArray> arrays, int axis, SourceLocation si
 }
 
 detail::OperatorList detail::concat_operators() noexcept {
-  static constexpr const Operator* list[] = {&k_concat, &k_split};
+  static constexpr const Operator* list[] = {&k_concat, &k_stack, &k_split};
   return list;
 }
 

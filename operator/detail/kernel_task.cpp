@@ -8,6 +8,7 @@
 #include <sluice/operator/detail/call_record.h>
 #include <sluice/operator/detail/destination.h>
 #include <sluice/operator/detail/kernel_task.h>
+#include <sluice/operator/gather/kernels.h>
 
 namespace sluice::detail {
 
@@ -154,6 +155,15 @@ NDArray new_output(const Call& call, const ArraySpec& spec, MemoryOrder order, E
                              : make_beside(engine, *call.inputs[0].object(), spec.shape, spec.dtype);
 }
 
+// What takes or puts entries may be a part of what the program called, of which errors of a GPU's kernels then speak,
+// as those of a CPU do.
+const char* asked_for(const Operator& op, const Attributes& attributes) noexcept {
+  if (attributes.type() != &attribute_type<GatherAttributes>) [[likely]]
+    return op.name;
+  const char* const asked = attributes.as<GatherAttributes>().asked;
+  return asked != nullptr ? asked : op.name;
+}
+
 }  // namespace
 
 Arrays kernel_outputs(const Call& call, const Specs& specs, MemoryOrder order, Engine& engine) {
@@ -192,7 +202,7 @@ void push_kernel(
   if (writes_nothing && !outputs.empty())
     return;
   Task task;  // not from a list: that would clear the room for accesses too
-  task.name = TaskName::lasting(op.name);
+  task.name = TaskName::lasting(asked_for(op, call.attributes));
   task.device = device;
   if (device.is_cpu())
     task.denormals = denormals_of(inputs, outputs);

@@ -78,9 +78,8 @@ inline NDArray operator-(const Operand& x) {
 inline NDArray operator~(const Operand& x) {
   return bitwise_not(x.array(), x.site());
 }
-// Beside the conversion to bool, which is deleted, none that says the line would be chosen.
-inline NDArray operator!(const NDArray& x) {
-  return logical_not(x, {});
+inline NDArray operator!(const Operand& x) {
+  return logical_not(x.array(), x.site());
 }
 
 }  // namespace sluice

@@ -5,6 +5,7 @@
 #include <sluice/operator/elementwise/elementwise.h>
 #include <sluice/operator/gather/indexed.h>
 #include <sluice/operator/gather/indexing.h>
+#include <sluice/operator/gather/replaced.h>
 #include <sluice/operator/gather/subscripted.h>
 #include <sluice/operator/gpu_kernel.h>
 #include <sluice/operator/view/attributes.h>
@@ -134,6 +135,8 @@ detail::OperatorList detail::indexed_operators() noexcept {
       &k_index_add_nd,
       &k_add_along_axis,
       &detail::k_index_assign,
+      &detail::k_put,
+      &detail::k_masked_fill,
       &k_embedding,
       &k_scatter_nd};
   return list;

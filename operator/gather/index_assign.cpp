@@ -63,14 +63,13 @@ Arrays assign_gradient(const GradientCall& call) {
   const SourceLocation site = SourceLocation::current();
   Arrays gradients(3);
   if (!call.wanted[1]) {
-    const ArraySpec& values = call.input_specs[1];
-    const NDArray none = full({}, 0, {.dtype = dy.dtype(), .device = dy.device()});
-    gradients[0] =
-        invoke_one(k_index_assign, {dy, none.broadcast_to(values.shape, site), numbers}, call.attributes, site);
+    const NDArray zero = full({}, 0, {.dtype = dy.dtype(), .device = dy.device()});
+    const NDArray none = invoke_one(k_broadcast_like, {zero, shape_only(call.input_specs[1])}, {}, site);
+    gradients[0] = invoke_one(k_index_assign, {dy, none, numbers}, call.attributes, site);
     return gradients;
   }
   const NDArray inputs[] = {numbers, placed_view(dy, a, site)};
-  const Arrays both = invoke(k_index_update_nd_backward, inputs, entries_of(a), site);
+  const Arrays both = invoke(k_index_update_nd_backward, inputs, for_gradient(entries_of(a)), site);
   gradients[1] = both[1];
   if (!call.wanted[0])
     return gradients;

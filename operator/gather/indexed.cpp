@@ -27,12 +27,15 @@ void check_along(const char* op, const Shape& indices, const Shape& x, int axis)
 
 }  // namespace
 
-int checked_axis(const Operator& op, const Attributes& attributes) {
-  const auto& a = attributes.as<GatherAttributes>();
+void check_mode(const Operator& op, std::int64_t mode) {
   constexpr auto last = static_cast<std::int64_t>(IndexMode::wrap);
-  require<ValueError>(a.mode >= 0 && a.mode <= last, [&] {
-    return message(op.name, ": mode ", a.mode, " is none; 0 is raise, 1 clip, 2 wrap");
+  require<ValueError>(mode >= 0 && mode <= last, [&] {
+    return message(op.name, ": mode ", mode, " is none; 0 is raise, 1 clip, 2 wrap");
   });
+}
+
+int checked_axis(const Operator& op, const Attributes& attributes) {
+  check_mode(op, attributes.as<GatherAttributes>().mode);
   return axis_of<GatherAttributes>(attributes);
 }
 
@@ -91,9 +94,13 @@ bool normalise_along(const RawCall& call, NormalCall& normal) {
   });
   Shape beside = broadcast_shape(without_axis(from, at), without_axis(numbers, at), call.op.name);
   beside.insert(at, from[at]);
-  x = stretched(x, beside, call.op.name, call.site);
+  const auto beside_other = [&](const NDArray& other) {
+    return [&] { return model_along(other, at, beside, call.op.name); };
+  };
+  const NDArray given = x;
+  x = stretched_as(x, beside, call.op.name, call.site, beside_other(indices));
   beside[at] = numbers[at];
-  indices = stretched(indices, beside, call.op.name, call.site);
+  indices = stretched_as(indices, beside, call.op.name, call.site, beside_other(given));
   return counted || !x.same(call.inputs[0]) || !indices.same(call.inputs[1]);
 }
 
@@ -154,7 +161,7 @@ constinit const Operator k_gather_nd_backward = {
 constinit const Operator k_take_along_axis = {
     .name = "take_along_axis",
     .inputs = 2,
-    .attributes = &attribute_type<detail::GatherAttributes>,
+    .attributes = detail::k_gather_attributes<IndexKind::along>,
     .normalise = detail::normalise_along,
     .infer = detail::infer_taken<IndexKind::along>,
     .kernels =
@@ -166,7 +173,7 @@ constinit const Operator k_take_along_axis = {
 constinit const Operator k_take_along_axis_backward = {
     .name = "take_along_axis_backward",
     .inputs = 3,
-    .attributes = &attribute_type<detail::GatherAttributes>,
+    .attributes = detail::k_gather_attributes<IndexKind::along>,
     .normalise = detail::normalise_axis<detail::GatherAttributes, 2>,
     .infer = detail::infer_taken_backward<IndexKind::along>,
     .kernels =

@@ -18,6 +18,8 @@ void check_taken(const char* op, const Shape& given, const Shape& taken);
 /// Throws DTypeError for elements that are not added up: all but floating ones and int64.
 void check_added(const Operator& op, DType dtype);
 
+/// Throws ValueError for a mode that there is not.
+void check_mode(const Operator& op, std::int64_t mode);
 /// The axis of a call. Throws ValueError for a mode that there is not.
 int checked_axis(const Operator& op, const Attributes& attributes);
 
@@ -48,15 +50,22 @@ Specs infer_taken_backward(const Operator& op, std::span<const ArraySpec> inputs
   return {spec};
 }
 
+/// The attributes for a gradient: its tasks are its own, not those of what the program called.
+inline Attributes for_gradient(const Attributes& given) {
+  GatherAttributes how = given.as<GatherAttributes>();
+  how.asked = nullptr;
+  return Attributes::of(how);
+}
+
 // What takes and what adds up where it was taken: each is the other's gradient.
 template <const Operator& Backward>
 Arrays gather_gradient(const GradientCall& call) {
   const NDArray x = shape_only(call.input_specs[0]);
-  return {invoke_one(Backward, {call.inputs[1], call.output_grads[0], x}, call.attributes, {}), {}};
+  return {invoke_one(Backward, {call.inputs[1], call.output_grads[0], x}, for_gradient(call.attributes), {}), {}};
 }
 template <const Operator& Forward>
 Arrays scatter_gradient(const GradientCall& call) {
-  return {{}, invoke_one(Forward, {call.output_grads[0], call.inputs[0]}, call.attributes, {}), {}};
+  return {{}, invoke_one(Forward, {call.output_grads[0], call.inputs[0]}, for_gradient(call.attributes), {}), {}};
 }
 
 /// A kernel for all kinds of numbers as one for `kind`.

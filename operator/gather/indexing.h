@@ -98,8 +98,8 @@ put(const NDArray& x,
     SourceLocation site = SourceLocation::current());
 
 /// Entries of the axis where `condition` (of one axis, any type) is not 0, of all elements without an axis:
-/// numpy.compress. Waits for the condition. Throws ShapeError for another condition, ValueError while a program is
-/// traced.
+/// numpy.compress. Waits for the condition. No operator by name, for its shape depends on values. Throws ShapeError for
+/// another condition, ValueError while a program is traced.
 SLUICE_API NDArray compress(
     const NDArray& condition,
     const NDArray& x,

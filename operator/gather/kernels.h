@@ -5,6 +5,7 @@
 #include <sluice/operator/gather/gather.h>
 #include <sluice/operator/gather/placing.h>
 #include <sluice/operator/operator.h>
+#include <sluice/operator/own_defaults.h>
 
 // The kernels and constants of this family; the registry lists the constants.
 namespace sluice {
@@ -31,6 +32,14 @@ struct GatherAttributes {
     v.field("mode", mode);
   }
 };
+
+/// Of pick, and of what names an entry for each place: along the last axis where a call does not say which.
+constexpr GatherAttributes along_last_axis() {
+  return {.axis = -1};
+}
+template <IndexKind kind>
+inline constexpr const AttributeType* k_gather_attributes =
+    kind == IndexKind::along ? &attribute_type_from<along_last_axis> : &attribute_type<GatherAttributes>;
 
 struct OneHotAttributes {
   std::int64_t depth = 0;

@@ -24,9 +24,11 @@ bool normalise_put(const RawCall& call, NormalCall& normal) {
   const NDArray &x = inputs[0], &indices = inputs[1];
   const char* const asked = attributes.as<GatherAttributes>().asked;
   const char* const name = asked != nullptr ? asked : call.op.name;
-  const Shape taken =
-      detail::taken_shape(name, kind, {indices.shape(), indices.dtype()}, x.shape(), checked_axis(call.op, attributes));
-  const NDArray values = detail::stretched(call.inputs[2].astype(x.dtype(), call.site), taken, name, call.site);
+  const int axis = checked_axis(call.op, attributes);
+  const Shape taken = detail::taken_shape(name, kind, {indices.shape(), indices.dtype()}, x.shape(), axis);
+  const auto model = [&] { return detail::model_of_taken(x, indices, kind, axis, taken, name); };
+  const NDArray values =
+      detail::stretched_as(call.inputs[2].astype(x.dtype(), call.site), taken, name, call.site, model);
   if (values.same(call.inputs[2]))
     return changed;
   if (!changed)
@@ -58,7 +60,7 @@ Specs infer_put_backward(const Operator& op, std::span<const ArraySpec> inputs, 
 template <const Operator& Backward>
 Arrays put_gradient(const GradientCall& call) {
   const NDArray inputs[] = {call.inputs[1], call.output_grads[0]};
-  const Arrays both = invoke(Backward, inputs, call.attributes, {});
+  const Arrays both = invoke(Backward, inputs, detail::for_gradient(call.attributes), {});
   return {both[0], NDArray(), both[1]};
 }
 
@@ -70,7 +72,10 @@ Arrays put_backward_gradient(const GradientCall& call) {
   };
   const Shape taken =
       detail::taken_shape(call.op.name, kind, call.input_specs[0], dy.shape, checked_axis(call.op, call.attributes));
-  return {{}, invoke_one(Forward, {given(0, dy.shape), call.inputs[0], given(1, taken)}, call.attributes, {})};
+  return {
+      {},
+      invoke_one(
+          Forward, {given(0, dy.shape), call.inputs[0], given(1, taken)}, detail::for_gradient(call.attributes), {})};
 }
 
 // -- Sums: added up among themselves first, integers in int64 -------------------------------------------------------
@@ -91,7 +96,7 @@ Arrays add_at(std::span<const NDArray> inputs, const Attributes& attributes, Sou
   constinit const Operator constant = {                                                  \
       .name = row,                                                                       \
       .inputs = 3,                                                                       \
-      .attributes = &attribute_type<GatherAttributes>,                                   \
+      .attributes = detail::k_gather_attributes<kind>,                                   \
       .normalise = normalise_put<kind>,                                                  \
       .infer = infer_put<kind>,                                                          \
       .kernels =                                                                         \
@@ -104,7 +109,7 @@ Arrays add_at(std::span<const NDArray> inputs, const Attributes& attributes, Sou
       .name = row "_backward",                                                           \
       .inputs = 2,                                                                       \
       .outputs = 2,                                                                      \
-      .attributes = &attribute_type<GatherAttributes>,                                   \
+      .attributes = detail::k_gather_attributes<kind>,                                   \
       .normalise = detail::normalise_axis<GatherAttributes, 1>,                          \
       .infer = infer_put_backward<kind>,                                                 \
       .kernels =                                                                         \
@@ -122,7 +127,7 @@ SLUICE_PUT(k_put_along_axis, "put_along_axis", IndexKind::along)
   constinit const Operator constant = {                \
       .name = row,                                     \
       .inputs = 3,                                     \
-      .attributes = &attribute_type<GatherAttributes>, \
+      .attributes = detail::k_gather_attributes<kind>, \
       .normalise = normalise_put<kind>,                \
       .infer = infer_put<kind>,                        \
       .composition = add_at<constant, sum>,            \

@@ -47,12 +47,16 @@ NDArray sums_at(
   const IndexAssignAttributes call = parsed.placed();
   const NDArray part = placed_view(x, call, site);
   if (parsed.arrays.empty())
-    return put_back(stretched(values, part.object()->shape, op, site), call, site).astype(x.dtype(), site);
+    return put_back(stretched_as(values, part.object()->shape, op, site, [&] { return part; }), call, site)
+        .astype(x.dtype(), site);
   const NDArray numbers = tuples(op, parsed.arrays, site);
   const Shape taken =
       taken_shape(op, IndexKind::tuple, spec_of_numbers(numbers), part.object()->shape, static_cast<int>(call.axis));
   const DType wide = is_floating(x.dtype()) ? x.dtype() : int64;
-  const NDArray added = stretched(values.astype(x.dtype(), site), taken, op, site).astype(wide, site);
+  const auto model = [&] {
+    return model_of_taken(part, numbers, IndexKind::tuple, static_cast<int>(call.axis), taken, op);
+  };
+  const NDArray added = stretched_as(values.astype(x.dtype(), site), taken, op, site, model).astype(wide, site);
   const GatherAttributes along{.axis = call.axis, .asked = op};
   const NDArray sums = invoke_one(k_gather_nd_backward, {numbers, added, part}, Attributes::of(along), site);
   return put_back(sums, call, site).astype(x.dtype(), site);
@@ -113,12 +117,17 @@ NDArray put_at(
   const Shape& whole = object_of(x, op).shape;
   const Shape part = placed_geometry(op, {whole, contiguous_strides(whole), 0}, call).shape;
   if (parsed.arrays.empty()) {
-    const NDArray inputs[] = {x, put_back(stretched(values, part, op, site), call, site)};
+    const auto model = [&] { return placed_view(x, call, site); };
+    const NDArray inputs[] = {x, put_back(stretched_as(values, part, op, site, model), call, site)};
     return invoke(k_slice_assign, inputs, view_of(call), site, destination)[0];
   }
   const NDArray numbers = tuples(op, parsed.arrays, site);
   const Shape taken = taken_shape(op, IndexKind::tuple, spec_of_numbers(numbers), part, static_cast<int>(call.axis));
-  const NDArray inputs[] = {x, stretched(values, taken, op, site), numbers};
+  const auto model = [&] {
+    return model_of_taken(
+        placed_view(x, call, site), numbers, IndexKind::tuple, static_cast<int>(call.axis), taken, op);
+  };
+  const NDArray inputs[] = {x, stretched_as(values, taken, op, site, model), numbers};
   return invoke(k_index_assign, inputs, Attributes::of(call), site, destination)[0];
 }
 

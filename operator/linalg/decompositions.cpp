@@ -284,6 +284,9 @@ Arrays parts_of(const Operator& op, const NDArray& x, SourceLocation site) {
 
 }  // namespace
 
+constinit const Operator detail::k_det_backward =
+    decomposed<detail::inverse_steps>("det_backward", infer_alike, detail::inverse_gradient, 0, 0b1);
+
 detail::OperatorList detail::decomposition_operators() noexcept {
   static constexpr const Operator* list[] = {
       &k_cholesky,
@@ -291,6 +294,7 @@ detail::OperatorList detail::decomposition_operators() noexcept {
       &k_solve,
       &k_inverse,
       &k_det,
+      &k_det_backward,
       &k_slogdet,
       &k_qr,
       &k_svd,

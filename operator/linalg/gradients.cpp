@@ -6,6 +6,7 @@
 #include <sluice/operator/concat/concat.h>
 #include <sluice/operator/detail/beside_batch.h>
 #include <sluice/operator/elementwise/elementwise.h>
+#include <sluice/operator/invoke.h>
 #include <sluice/operator/linalg/decompositions.h>
 #include <sluice/operator/linalg/gradients.h>
 #include <sluice/operator/linalg/steps.h>
@@ -17,6 +18,9 @@ namespace {
 
 NDArray turned(const NDArray& x) {
   return x.swapaxes(-1, -2);
+}
+NDArray inverse_of_determinant(const NDArray& x) {
+  return invoke_one(k_det_backward, {x}, {}, SourceLocation::current());
 }
 // a^T b and a b^T.
 NDArray turned_by(const NDArray& a, const NDArray& b) {
@@ -143,12 +147,12 @@ Arrays det_gradient(const GradientCall& call) {
   const NDArray& dy = call.output_grads[0];
   if (!dy.defined())
     return {NDArray()};
-  return {multiply(on_matrices(multiply(dy, call.outputs[0])), turned(inverse(call.inputs[0])))};
+  return {multiply(on_matrices(multiply(dy, call.outputs[0])), turned(inverse_of_determinant(call.inputs[0])))};
 }
 
 Arrays slogdet_gradient(const GradientCall& call) {
   const NDArray& dy = call.output_grads[1];
-  return {dy.defined() ? multiply(on_matrices(dy), turned(inverse(call.inputs[0]))) : NDArray()};
+  return {dy.defined() ? multiply(on_matrices(dy), turned(inverse_of_determinant(call.inputs[0]))) : NDArray()};
 }
 
 // Of a wide x = (left, right) = q (r', v) it is right = q v that depends on q beside.

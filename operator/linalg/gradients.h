@@ -11,6 +11,9 @@
 // pseudo-inverses" (1973).
 namespace sluice::detail {
 
+/// The inverse that gradients of determinants take, so that what it refuses is said of them.
+extern const Operator k_det_backward;
+
 Arrays cholesky_gradient(const GradientCall& call);
 Arrays triangular_solve_gradient(const GradientCall& call);
 Arrays solve_gradient(const GradientCall& call);

@@ -8,6 +8,7 @@
 #include <sluice/operator/matmul/matmul.h>
 #include <sluice/operator/matmul/product.h>
 #include <sluice/operator/normalise.h>
+#include <sluice/operator/own_defaults.h>
 
 namespace sluice {
 namespace detail {
@@ -142,11 +143,15 @@ Mask dense_result_saved_for(Mask, const Attributes& attributes) {
   return attributes.as<DenseAttributes>().relu ? k_all : k_none;
 }
 
-constexpr Operator dense_with(const char* name) {
+constexpr DenseAttributes with_relu() {
+  return {.relu = true};
+}
+
+constexpr Operator dense_with(const char* name, const AttributeType& attributes) {
   return {
       .name = name,
       .inputs = -1,
-      .attributes = &attribute_type<DenseAttributes>,
+      .attributes = &attributes,
       .normalise = promote_inputs,
       .infer = dense_infer,
       .kernels = {on_cpu(dense_cpu), on_gpu(SLUICE_GPU_KERNEL(dense_gpu))},
@@ -160,8 +165,8 @@ constexpr Operator dense_with(const char* name) {
 
 }  // namespace
 
-const Operator dense_op = dense_with("dense");
-const Operator dense_relu_op = dense_with("dense_relu");
+const Operator dense_op = dense_with("dense", attribute_type<DenseAttributes>);
+const Operator dense_relu_op = dense_with("dense_relu", attribute_type_from<with_relu>);
 const Operator dense_backward_weights_op{
     .name = "dense_backward_weights",
     .inputs = 2,

@@ -14,6 +14,7 @@
 #include <sluice/operator/norm/layer_norm_kernels.h>
 #include <sluice/operator/norm/norm.h>
 #include <sluice/operator/normalise.h>
+#include <sluice/operator/own_defaults.h>
 #include <sluice/operator/reduce/reduce.h>
 
 namespace sluice {
@@ -101,6 +102,18 @@ Specs batch_norm_relu_backward_infer(
 bool batch_norm_relu_normalise(const RawCall& call, NormalCall& normal) {
   require<ValueError>(call.inputs.size() == 5 || call.inputs.size() == 6, [&] {
     return message("batch_norm_relu: takes five inputs, or six, not ", call.inputs.size());
+  });
+  return normalise_axis<BatchNormAttributes>(call, normal);
+}
+
+constexpr BatchNormAttributes of_running_statistics() {
+  return {.batch_stats = false};
+}
+
+// With those of the batch it would write the running ones, which this operator does not say.
+bool normalise_predict(const RawCall& call, NormalCall& normal) {
+  require<ValueError>(!call.attributes.as<BatchNormAttributes>().batch_stats, [&] {
+    return message(call.op.name, ": takes the running statistics; with those of the batch it is batch_norm");
   });
   return normalise_axis<BatchNormAttributes>(call, normal);
 }
@@ -229,8 +242,8 @@ const Operator batch_norm_predict_op{
     .name = "batch_norm_predict",
     .inputs = 5,
     .outputs = 3,
-    .attributes = &attribute_type<BatchNormAttributes>,
-    .normalise = normalise_axis<BatchNormAttributes>,
+    .attributes = &attribute_type_from<of_running_statistics>,
+    .normalise = normalise_predict,
     .infer = batch_norm_infer,
     .kernels = {on_cpu(batch_norm_cpu), on_gpu(SLUICE_GPU_KERNEL(batch_norm_gpu))},
     .gradient = batch_norm_gradient,

@@ -38,6 +38,7 @@ void draw_tried(
     const KernelCall& call, const DrawParameters& parameters, const RandomBlock& random, const simd::RandomRows& rows) {
   const TensorView& to = call.outputs[0];
   constexpr std::int64_t k_most = NormalsAtATime::k_most;
+  const TriedDraw<Draw> draw(parameters);
   parallel_for((to.size + k_most - 1) / k_most, 2, [&](std::int64_t begin, std::int64_t end) {
     NormalsAtATime normals(random, rows);
     for (std::int64_t first = begin * k_most; first < std::min(end * k_most, to.size); first += k_most) {
@@ -46,7 +47,9 @@ void draw_tried(
         SubStream stream(random, static_cast<std::uint64_t>(first + i));
         put(i, Draw::draw(parameters, first + i, stream));
       };
-      TriedDraw<Draw>::draw(normals, parameters, first, std::min(k_most, to.size - first), put, again);
+      const TriedElements<decltype(put), decltype(again)> of{normals, first, put, again};
+      const auto take = [&](std::int64_t i, double z, std::uint32_t tried) { return draw.take(of, i, z, tried); };
+      normals.draw(first, std::min(k_most, to.size - first), take, again);
     }
   });
 }

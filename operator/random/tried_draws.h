@@ -86,7 +86,16 @@ class NormalsAtATime {
   double x_[k_most + 1], s_[k_most + 1], log_[k_most];
 };
 
-/// Calls put(i, drawn) for elements [first, first + n), and again(i) for those that draws.h is to draw.
+/// Elements [first, ..) that are drawn: put(i, drawn) takes what came of one, again(i) those that draws.h is to draw.
+template <class Put, class Again>
+struct TriedElements {
+  const NormalsAtATime& normals;
+  std::int64_t first;
+  const Put& put;
+  const Again& again;
+};
+
+/// take() is told an element's try and its normal number, and says whether that is all that the element wants.
 template <class Draw>
 struct TriedDraw {
   static constexpr bool exists = false;
@@ -97,23 +106,18 @@ struct TriedDraw<TruncatedDraw> {
   static constexpr bool exists = true;
   static bool serves(const DrawParameters& p) noexcept { return TruncatedDraw::Ends(p).are_around(); }
 
-  template <class Put, class Again>
-  static void draw(
-      NormalsAtATime& normals,
-      const DrawParameters& p,
-      std::int64_t first,
-      std::int64_t n,
-      const Put& put,
-      const Again& again) {
-    const TruncatedDraw::Ends ends(p);
-    const auto take = [&](std::int64_t i, double z, std::uint32_t) {
-      const bool lies_there = z >= ends.a.value && z <= ends.b.value;
-      if (lies_there)
-        put(i, TruncatedDraw::placed(p, z));
-      return lies_there;
-    };
-    normals.draw(first, n, take, again);
+  explicit TriedDraw(const DrawParameters& p) : parameters(p), ends(p) {}
+
+  template <class Of>
+  bool take(const Of& of, std::int64_t i, double z, std::uint32_t) const {
+    const bool lies_there = z >= ends.a.value && z <= ends.b.value;
+    if (lies_there)
+      of.put(i, TruncatedDraw::placed(parameters, z));
+    return lies_there;
   }
+
+  const DrawParameters& parameters;
+  const TruncatedDraw::Ends ends;
 };
 
 template <>
@@ -123,26 +127,21 @@ struct TriedDraw<GammaDraw> {
     return p.each == nullptr && p.at[0] >= 1 && p.at[0] <= std::numeric_limits<double>::max();
   }
 
+  explicit TriedDraw(const DrawParameters& p) : scale(p.at[1]), squeeze(p.at[0]) {}
+
   // One normal number and a uniform one from the block behind it, which are enough for nearly all.
-  template <class Put, class Again>
-  static void draw(
-      NormalsAtATime& normals,
-      const DrawParameters& p,
-      std::int64_t first,
-      std::int64_t n,
-      const Put& put,
-      const Again& again) {
-    const MarsagliaTsang of(p.at[0]);
-    const auto take = [&](std::int64_t i, double x, std::uint32_t tried) {
-      const Exact v = of.cube(x);
-      if (v > 0.0 && of.takes(x, v, NormalsAtATime::unit(normals.block(first + i, tried + 1), 0)))
-        put(i, (of.d * v * p.at[1]).value);
-      else
-        again(i);
-      return true;
-    };
-    normals.draw(first, n, take, again);
+  template <class Of>
+  bool take(const Of& of, std::int64_t i, double x, std::uint32_t tried) const {
+    const Exact v = squeeze.cube(x);
+    if (v > 0.0 && squeeze.takes(x, v, NormalsAtATime::unit(of.normals.block(of.first + i, tried + 1), 0)))
+      of.put(i, (squeeze.d * v * scale).value);
+    else
+      of.again(i);
+    return true;
   }
+
+  const double scale;
+  const MarsagliaTsang squeeze;
 };
 
 }  // namespace sluice::detail

@@ -1,14 +1,18 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
+#include <sluice/operator/axis_layout.h>
+#include <sluice/operator/normalise.h>
 #include <sluice/operator/operator.h>
+#include <sluice/operator/own_defaults.h>
 
 // The kernels of this family.
 namespace sluice::detail {
 
 struct ScanAttributes {
-  std::int64_t axis = 0;
+  std::optional<std::int64_t> axis = 0;  // none: all elements as one row; in its normal form there is one
   bool reverse = false;
 
   template <class V>
@@ -17,6 +21,11 @@ struct ScanAttributes {
     v.field("reverse", reverse);
   }
 };
+
+/// Of sums and products, which take all elements where no axis is named.
+constexpr ScanAttributes all_elements() {
+  return {.axis = std::nullopt};
+}
 
 // x -> y
 void cumsum_cpu(const KernelCall& call);

@@ -50,7 +50,7 @@ void add_runs_gpu(const KernelCall& call) {
   const TensorView &places = call.inputs[0], &dy = call.inputs[1], &dx = call.outputs[0];
   if (dx.size == 0)
     return;
-  const AxisLayout at = axis_layout(dx.shape, static_cast<int>(call.attributes.as<ScanAttributes>().axis));
+  const AxisLayout at = axis_layout(dx.shape, axis_of<ScanAttributes>(call.attributes));
   const std::size_t bytes = static_cast<std::size_t>(dx.size) * size_of(dx.dtype);
   cuda::cuda_check(cudaMemsetAsync(dx.data, 0, bytes, stream_of(call.queue)), "cudaMemsetAsync");
   const ReportIndex report{call.queue.error_word()};

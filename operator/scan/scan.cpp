@@ -25,7 +25,7 @@ extern const Operator k_cumsum, k_cumprod, k_cummax, k_cummin, k_linear_recurren
 const ScanAttributes& of(const Attributes& attributes) {
   return attributes.as<ScanAttributes>();
 }
-Attributes along(std::int64_t axis, bool reverse) {
+Attributes along(std::optional<std::int64_t> axis, bool reverse) {
   return Attributes::of(ScanAttributes{axis, reverse});
 }
 
@@ -57,7 +57,7 @@ Specs infer_recurrence(const Operator& op, std::span<const ArraySpec> inputs, co
 
 Specs infer_runs(const Operator& op, std::span<const ArraySpec> inputs, const Attributes& attributes) {
   check_alike(op, inputs);
-  detail::check_places(op, inputs[0], inputs[1].shape, static_cast<int>(of(attributes).axis));
+  detail::check_places(op, inputs[0], inputs[1].shape, detail::axis_of<ScanAttributes>(attributes));
   require<DTypeError>(is_floating(inputs[1].dtype), [&] {
     return message(op.name, ": heads are of a floating type, not ", inputs[1].dtype);
   });
@@ -101,7 +101,7 @@ Arrays cumprod_gradient(const GradientCall& call) {
   const NDArray &x = call.inputs[0], &y = call.outputs[0], &dy = call.output_grads[0];
   if (call.input_specs[0].shape.size() == 0)
     return {dy * x};
-  const int axis = static_cast<int>(a.axis);
+  const int axis = detail::axis_of<ScanAttributes>(call.attributes);
   const NDArray sums =
       invoke_one(k_linear_recurrence, {moved_on(x, axis, !a.reverse, 0), dy}, along(axis, !a.reverse), {});
   return {moved_on(y, axis, a.reverse, 1) * sums};
@@ -111,7 +111,7 @@ Arrays extreme_gradient(const GradientCall& call) {
   const NDArray& dy = call.output_grads[0];
   if (!dy.defined())
     return {NDArray()};
-  return {detail::add_runs(call.outputs[1], dy, static_cast<int>(of(call.attributes).axis))};
+  return {detail::add_runs(call.outputs[1], dy, detail::axis_of<ScanAttributes>(call.attributes))};
 }
 
 Arrays recurrence_gradient(const GradientCall& call) {
@@ -119,7 +119,7 @@ Arrays recurrence_gradient(const GradientCall& call) {
   const NDArray &factors = call.inputs[0], &y = call.outputs[0], &dy = call.output_grads[0];
   if (call.input_specs[0].shape.size() == 0)
     return {dy, dy};
-  const int axis = static_cast<int>(a.axis);
+  const int axis = detail::axis_of<ScanAttributes>(call.attributes);
   const NDArray db =
       invoke_one(k_linear_recurrence, {moved_on(factors, axis, !a.reverse, 0), dy}, along(axis, !a.reverse), {});
   NDArray da;
@@ -129,7 +129,7 @@ Arrays recurrence_gradient(const GradientCall& call) {
 }
 
 Arrays runs_gradient(const GradientCall& call) {
-  const detail::PlacesAttributes back{of(call.attributes).axis, true};
+  const detail::PlacesAttributes back{detail::axis_of<ScanAttributes>(call.attributes), true};
   return {{}, invoke_one(k_take_places, {call.output_grads[0], call.inputs[0]}, Attributes::of(back), {})};
 }
 
@@ -137,16 +137,16 @@ Arrays runs_gradient(const GradientCall& call) {
 
 constinit const Operator k_cumsum = {
     .name = "cumsum",
-    .attributes = &attribute_type<ScanAttributes>,
-    .normalise = detail::normalise_axis<ScanAttributes>,
+    .attributes = &attribute_type_from<detail::all_elements>,
+    .normalise = detail::normalise_axis_or_all<ScanAttributes>,
     .infer = infer_total,
     .kernels = {on_cpu(detail::cumsum_cpu), on_gpu(SLUICE_GPU_KERNEL(detail::cumsum_gpu))},
     .gradient = cumsum_gradient,
 };
 constinit const Operator k_cumprod = {
     .name = "cumprod",
-    .attributes = &attribute_type<ScanAttributes>,
-    .normalise = detail::normalise_axis<ScanAttributes>,
+    .attributes = &attribute_type_from<detail::all_elements>,
+    .normalise = detail::normalise_axis_or_all<ScanAttributes>,
     .infer = infer_total,
     .kernels = {on_cpu(detail::cumprod_cpu), on_gpu(SLUICE_GPU_KERNEL(detail::cumprod_gpu))},
     .gradient = cumprod_gradient,
@@ -196,10 +196,7 @@ constinit const Operator k_add_runs = {
 };
 
 NDArray total(const Operator& op, const NDArray& x, std::optional<int> axis, bool reverse, SourceLocation site) {
-  return detail::located(site, [&]() -> NDArray {
-    detail::object_of(x, op.name);
-    return invoke_one(op, {axis ? x : x.reshape({-1}, site)}, along(axis.value_or(0), reverse), site);
-  });
+  return invoke_one(op, {x}, along(axis, reverse), site);
 }
 
 Extremes extremes(const Operator& op, const NDArray& x, int axis, SourceLocation site) {

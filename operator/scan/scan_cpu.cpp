@@ -73,7 +73,7 @@ void add_runs_cpu(const KernelCall& call) {
   const TensorView &places = call.inputs[0], &dx = call.outputs[0];
   if (dx.size == 0)
     return;
-  const AxisLayout at = axis_layout(dx.shape, static_cast<int>(call.attributes.as<ScanAttributes>().axis));
+  const AxisLayout at = axis_layout(dx.shape, axis_of<ScanAttributes>(call.attributes));
   by_floating(dx.dtype, [&]<class T>() {
     std::fill_n(dx.as<T>(), dx.size, T{});
     scan_on_cpu(

@@ -173,7 +173,7 @@ void scan_on_cpu(const KernelCall& call, const Op& op, bool in_pieces = true) {
   const auto& a = call.attributes.as<ScanAttributes>();
   if (call.inputs[0].size == 0)
     return;
-  const AxisLayout at = axis_layout(call.inputs[0].shape, static_cast<int>(a.axis));
+  const AxisLayout at = axis_layout(call.inputs[0].shape, axis_of<ScanAttributes>(call.attributes));
   CpuScan<Op>(op, at, a.reverse, in_pieces).run(call.queue);
 }
 

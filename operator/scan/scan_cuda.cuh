@@ -243,7 +243,7 @@ void scan_on_gpu(const KernelCall& call, const Op& op) {
   const auto& a = call.attributes.as<ScanAttributes>();
   if (call.inputs[0].size == 0)
     return;
-  const AxisLayout at = axis_layout(call.inputs[0].shape, static_cast<int>(a.axis));
+  const AxisLayout at = axis_layout(call.inputs[0].shape, axis_of<ScanAttributes>(call.attributes));
   launch_scan<1>(call.op.name, op, scan_shape(at, a.reverse, 1), call.queue);
 }
 
@@ -254,7 +254,7 @@ void scan_vectors_on_gpu(const KernelCall& call, const Op& op) {
   if (call.inputs[0].size == 0)
     return;
   constexpr int V = k_neighbours<T>;
-  const AxisLayout at = axis_layout(call.inputs[0].shape, static_cast<int>(a.axis));
+  const AxisLayout at = axis_layout(call.inputs[0].shape, axis_of<ScanAttributes>(call.attributes));
   const auto starts = [](const TensorView& view) { return starts_neighbours<T, V>(view.data); };
   const bool whole = at.inner == 1 && at.n % V == 0 && std::all_of(call.inputs.begin(), call.inputs.end(), starts) &&
                      std::all_of(call.outputs.begin(), call.outputs.end(), starts);

@@ -14,9 +14,9 @@ extern const Operator k_negative_log_likelihood, k_negative_log_likelihood_backw
 
 namespace detail {
 
-/// Attributes of all of them; `axis` is not negative.
+/// Attributes of all of them; `axis` is not negative in their normal form.
 struct SoftmaxAttributes {
-  std::int64_t axis = 0;
+  std::int64_t axis = -1;
 
   template <class V>
   void visit(V&& v) {
@@ -24,9 +24,9 @@ struct SoftmaxAttributes {
   }
 };
 
-/// Attributes of cross entropies; `axis` is not negative.
+/// Attributes of cross entropies; `axis` is not negative in their normal form.
 struct CrossEntropyAttributes {
-  std::int64_t axis = 0;
+  std::int64_t axis = -1;
   bool wide = false;  // of half logits: losses, and the gradient of these, are float32
 
   template <class V>

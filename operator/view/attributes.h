@@ -7,7 +7,7 @@
 namespace sluice::detail {
 
 /// reshape: the new shape, in which one extent may be -1. broadcast_to: the new shape; -1 keeps what the array has
-/// there. transpose: the order of axes, which may be negative.
+/// there. transpose: the order of axes, which may be negative; none turns it round.
 struct ShapeAttribute {
   Shape shape;
 

@@ -21,7 +21,13 @@ using detail::ShapeAttribute;
 using detail::SliceAttributes;
 
 // -- transpose --------------------------------------------------------------------------------------------------
+// No axes are those of the array the other way round.
 Shape permutation(const Shape& axes, int ndim) {
+  Shape reversed;
+  for (int i = ndim; axes.empty() && i-- > 0;)
+    reversed.push_back(i);
+  if (axes.empty())
+    return reversed;
   require<ShapeError>(
       axes.ndim() == ndim, [&] { return message("transpose: axes ", axes, " for an array with ", ndim, " axes"); });
   Shape normal;
@@ -190,13 +196,7 @@ const Operator detail::k_broadcast_like{
     .name = "broadcast_like", .inputs = 2, .view = broadcast_as, .gradient = broadcast_gradient, .shape_inputs = 0b10};
 
 NDArray NDArray::transpose(const Shape& axes, SourceLocation site) const {
-  return detail::located(site, [&]() -> NDArray {
-    const int n = detail::object_of(*this, "transpose").shape.ndim();
-    Shape order = axes;
-    for (int i = 0; axes.empty() && i < n; ++i)
-      order.push_back(n - 1 - i);
-    return detail::invoke_view(detail::k_transpose, *this, Attributes::of(ShapeAttribute{order}), site);
-  });
+  return detail::invoke_view(detail::k_transpose, *this, Attributes::of(ShapeAttribute{axes}), site);
 }
 
 NDArray NDArray::swapaxes(int a, int b, SourceLocation site) const {

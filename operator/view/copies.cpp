@@ -152,7 +152,7 @@ const NDArray& NDArray::assign(const NDArray& value, SourceLocation site) const&
     NDArray brought = value;
     if (recorded)
       brought = brought.to(device(), site).astype(dtype(), site);
-    brought = detail::stretched(brought, object()->shape, "assign", site);
+    brought = detail::stretched_as(brought, object()->shape, "assign", site, [&] { return *this; });
     if (recorded && detail::calls_are_taken()) {  // who takes them is to see that it is
       invoke(detail::k_copy, {&brought, 1}, {}, site, {this, 1});
       return *this;

@@ -3,7 +3,9 @@
 // The rows of walk.def as C++: an enumerator and its traits each.
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string_view>
+#include <type_traits>
 
 #include <sluice/ndarray/half.h>
 #include <sluice/ndarray/scalar.h>
@@ -73,9 +75,13 @@ struct WalkRow;
 #undef SLUICE_NAME_OF
 #undef SLUICE_DEFAULT_OF
 
+/// Of these rows no axis means all elements as one row, in x's shape where it has as many entries.
+template <AxisWalk row>
+inline constexpr bool k_takes_all = row == AxisWalk::roll || row == AxisWalk::flip || row == AxisWalk::repeat;
+
 template <AxisWalk row, bool holes = WalkRow<row>::holes>
 struct WalkAttributes {
-  std::int64_t axis = 0;
+  std::conditional_t<k_takes_all<row>, std::optional<std::int64_t>, std::int64_t> axis = {};
   std::int64_t a = WalkRow<row>::a;
   std::int64_t b = WalkRow<row>::b;
 
@@ -128,7 +134,7 @@ struct WalkForm<AxisWalk::repeat> {
   static std::int64_t extent(std::int64_t, std::int64_t repeats) noexcept { return repeats; }
 };
 
-/// The numbers of one run, whatever the row. `value`: the bits of an element.
+/// The numbers of one run, whatever the row, on arrays of which the axis is one. `value`: the bits of an element.
 struct WalkNumbers {
   std::int64_t axis, a, b;
   std::uint64_t value = 0;

@@ -33,7 +33,12 @@ struct Moves {
 };
 
 template <AxisWalk row>
-NDArray walked(const NDArray& x, int axis, std::int64_t a, std::int64_t b, SourceLocation site = {}) {
+NDArray walked(
+    const NDArray& x,
+    decltype(WalkAttributes<row>::axis) axis,
+    std::int64_t a,
+    std::int64_t b,
+    SourceLocation site = {}) {
   WalkAttributes<row> attributes;
   attributes.axis = axis;
   attributes.a = a;
@@ -123,7 +128,10 @@ Specs infer(const Operator&, std::span<const ArraySpec> inputs, const Attributes
   using Row = WalkRow<row>;
   const auto& attributes = given.as<WalkAttributes<row>>();
   ArraySpec spec = inputs[0];
-  std::int64_t& extent = spec.shape[static_cast<int>(attributes.axis)];
+  if (!detail::given_axis(attributes.axis))
+    return {spec};
+  const int axis = detail::axis_of<WalkAttributes<row>>(given);
+  std::int64_t& extent = spec.shape[axis];
   const auto check = [](std::string_view name, std::int64_t value) {
     require<ValueError>(name == "shift" || name == "none" || value >= 0, [&] {
       return message(Row::name, ": ", name, " is ", value, ", which is negative");
@@ -139,7 +147,7 @@ Specs infer(const Operator&, std::span<const ArraySpec> inputs, const Attributes
     return message(
         Row::name,
         ": axis ",
-        attributes.axis,
+        axis,
         " of shape ",
         inputs[0].shape,
         " with ",
@@ -151,7 +159,7 @@ Specs infer(const Operator&, std::span<const ArraySpec> inputs, const Attributes
   });
   extent = static_cast<std::int64_t>(entries);
   require<ValueError>(n > 0 || extent == 0 || Row::holes, [&] {
-    return message(Row::name, ": axis ", attributes.axis, " of shape ", inputs[0].shape, " has no entries");
+    return message(Row::name, ": axis ", axis, " of shape ", inputs[0].shape, " has no entries");
   });
   return {spec};
 }
@@ -159,10 +167,11 @@ Specs infer(const Operator&, std::span<const ArraySpec> inputs, const Attributes
 template <AxisWalk row>
 detail::WalkNumbers numbers_of(const KernelCall& call) {
   const auto& attributes = call.attributes.as<WalkAttributes<row>>();
-  detail::WalkNumbers numbers{attributes.axis, attributes.a, attributes.b};
+  const int axis = detail::axis_of<WalkAttributes<row>>(call.attributes);
+  detail::WalkNumbers numbers{axis, attributes.a, attributes.b};
   if constexpr (WalkRow<row>::first == "shift") {
     // Kernels count in 32 bits where all numbers are small.
-    if (const std::int64_t n = call.inputs[0].shape[static_cast<int>(attributes.axis)]; n > 0)
+    if (const std::int64_t n = call.inputs[0].shape[axis]; n > 0)
       numbers.a %= n;
   }
   if constexpr (WalkRow<row>::holes) {
@@ -180,17 +189,35 @@ template <AxisWalk row>
 bool normalise(const RawCall& call, NormalCall& normal) {
   if constexpr (WalkRow<row>::holes)
     detail::check_fits(WalkRow<row>::name, call.attributes.as<WalkAttributes<row>>().value, call.inputs[0].dtype());
-  return detail::normalise_axis<WalkAttributes<row>>(call, normal);
+  if constexpr (row == AxisWalk::repeat)  // which gives more entries than x's shape has
+    return detail::normalise_axis_or_all<WalkAttributes<row>>(call, normal);
+  else if constexpr (detail::k_takes_all<row>)
+    return detail::given_axis(call.attributes.as<WalkAttributes<row>>().axis) &&
+           detail::normalise_axis<WalkAttributes<row>>(call, normal);
+  else
+    return detail::normalise_axis<WalkAttributes<row>>(call, normal);
+}
+
+// Arrays of all elements as one row where no axis is named.
+template <AxisWalk row>
+void run(const KernelCall& call, void (*kernel)(AxisWalk, const KernelCall&, const detail::WalkNumbers&)) {
+  if (detail::given_axis(call.attributes.as<WalkAttributes<row>>().axis))
+    return kernel(row, call, numbers_of<row>(call));
+  TensorView from = call.inputs[0], to = call.outputs[0];
+  from.shape = to.shape = {to.size};
+  from.strides = to.strides = {1};
+  const KernelCall flat{call.op, call.queue, {&from, 1}, {&to, 1}, call.attributes, call.random};
+  kernel(row, flat, numbers_of<row>(flat));
 }
 
 template <AxisWalk row>
 void cpu_kernel(const KernelCall& call) {
-  detail::walk_cpu(row, call, numbers_of<row>(call));
+  run<row>(call, detail::walk_cpu);
 }
 #if SLUICE_CUDA
 template <AxisWalk row>
 void gpu_kernel(const KernelCall& call) {
-  detail::walk_gpu(row, call, numbers_of<row>(call));
+  run<row>(call, detail::walk_gpu);
 }
 #endif
 
@@ -219,7 +246,12 @@ Arrays gradient(const GradientCall& call) {
     return {NDArray()};
   const auto& attributes = call.attributes.as<WalkAttributes<row>>();
   const Shape& shape = call.input_specs[0].shape;
-  const int axis = static_cast<int>(attributes.axis);
+  const int axis = detail::axis_of<WalkAttributes<row>>(call.attributes);
+  if (!detail::given_axis(attributes.axis)) {
+    const Shape all{shape.size()};
+    const NDArray dx = WalkGradient<row>::of(dy.reshape({-1}), all, axis, all[0], attributes.a, attributes.b);
+    return {dx.reshape(detail::with_open_rows(shape))};
+  }
   // Of dy, so that it is on the tape where dy is.
   if (shape.size() == 0)
     return {shape[axis] == 0 ? dy.slice(axis, 0, 0) : dy.reshape(detail::with_open_rows(shape))};
@@ -272,13 +304,7 @@ NDArray pad(
 }
 
 NDArray roll(const NDArray& x, std::int64_t shift, std::optional<int> axis, SourceLocation site) {
-  return detail::located(site, [&]() -> NDArray {
-    const Shape shape = detail::object_of(x, "roll").shape;
-    if (axis)
-      return walked<AxisWalk::roll>(x, *axis, shift, 0, site);
-    return walked<AxisWalk::roll>(x.reshape({-1}, site), 0, shift, 0, site)
-        .reshape(detail::with_open_rows(shape), site);
-  });
+  return walked<AxisWalk::roll>(x, axis, shift, 0, site);
 }
 
 NDArray roll(
@@ -297,13 +323,12 @@ NDArray roll(
 
 NDArray flip(const NDArray& x, const std::vector<int>& axes, SourceLocation site) {
   return detail::located(site, [&]() -> NDArray {
-    const int ndim = detail::object_of(x, "flip").shape.ndim();
+    if (axes.empty())  // of all axes is of all elements
+      return walked<AxisWalk::flip>(x, std::nullopt, 0, 0, site);
     NDArray flipped = x;
-    for (int axis = 0; axes.empty() && axis < ndim; ++axis)
-      flipped = walked<AxisWalk::flip>(flipped, axis, 0, 0, site);
     for (const int axis : axes)
       flipped = walked<AxisWalk::flip>(flipped, axis, 0, 0, site);
-    return apart(flipped, x, site);
+    return flipped;
   });
 }
 
@@ -323,10 +348,7 @@ NDArray tile(const NDArray& x, const std::vector<std::int64_t>& repeats, SourceL
 }
 
 NDArray repeat(const NDArray& x, std::int64_t repeats, std::optional<int> axis, SourceLocation site) {
-  return detail::located(site, [&]() -> NDArray {
-    detail::object_of(x, "repeat");
-    return walked<AxisWalk::repeat>(axis ? x : x.reshape({-1}, site), axis.value_or(0), repeats, 0, site);
-  });
+  return walked<AxisWalk::repeat>(x, axis, repeats, 0, site);
 }
 
 detail::OperatorList detail::walk_operators() noexcept {

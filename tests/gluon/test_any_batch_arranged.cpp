@@ -11,6 +11,23 @@ namespace {
 
 namespace nn = gluon::nn;
 
+/// The network gives of batches of such samples what it gives untraced, and is traced once.
+void check_one_trace(nn::Lambda& net, const Shape& sample) {
+  const auto batch = [&](std::int64_t n) {
+    Shape shape = sample;
+    shape.insert(0, n);
+    return pattern_array(shape);
+  };
+  std::vector<std::vector<float>> wanted;
+  for (const std::int64_t n : {4, 7, 2, 9})
+    wanted.push_back(values(net(batch(n))));
+  net.hybridize();
+  std::size_t i = 0;
+  for (const std::int64_t n : {4, 7, 2, 9})
+    CHECK(values(net(batch(n))) == wanted[i++]);
+  CHECK(net.hybrid_traces() == 1);
+}
+
 }  // namespace
 
 TEST_CASE("Arranged arrays and what is made of parts are one trace for all batches", "[gluon][graph][hybrid][batch]") {
@@ -26,13 +43,17 @@ TEST_CASE("Arranged arrays and what is made of parts are one trace for all batch
     const NDArray sides = column_stack({trapezoid(likely), ptp(likely, {1}), sum(both[1], {1}), median(rows, 1)});
     return hstack({sides, isin(likely, places).astype(float32)}) + sum(new_ones(x, {2}));
   });
-  const auto batch = [](std::int64_t n) { return pattern_array({n, 4, 2, 6}); };
-  std::vector<std::vector<float>> wanted;
-  for (const std::int64_t n : {4, 7, 2, 9})
-    wanted.push_back(values(net(batch(n))));
-  net.hybridize();
-  std::size_t i = 0;
-  for (const std::int64_t n : {4, 7, 2, 9})
-    CHECK(values(net(batch(n))) == wanted[i++]);
-  CHECK(net.hybrid_traces() == 1);
+  check_one_trace(net, {4, 2, 6});
+}
+
+TEST_CASE("Entries named beside a batch are one trace for all batches", "[gluon][graph][hybrid][batch]") {
+  const NDArray along = array<std::int32_t>({2, 0}, {1, 2}), some = array<std::int32_t>({3, 0}),
+                few = array<float>({5, 7}), row = array<float>({1, 2, 3, 4});
+  nn::Lambda net([=](const NDArray& x) {  // (N, 4)
+    const NDArray taken = take_along_axis(x, along, 1), put = put_along_axis(x, along, few, 1);
+    const NDArray updated = index_update(x, {some}, few, 1) + add_along_axis(x, along, few, 1);
+    const NDArray places = index_update(x, {{}, some}, few) + masked_fill(x, x > 1.0, row);
+    return hstack({taken, put, updated, places});
+  });
+  check_one_trace(net, {4});
 }

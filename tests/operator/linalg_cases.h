@@ -35,6 +35,9 @@ inline void add_decompositions(Cases& cases) {
   };
   add("cholesky", {square}, [](const auto& v) { return cholesky(symmetric(v[0])); });
   add("inverse", {square}, [](const auto& v) { return inverse(sound(v[0])); });
+  add("det_backward", {square}, [](const auto& v) {
+    return invoke_one(*find_operator("det_backward"), {sound(v[0])}, {}, SourceLocation::current());
+  });
   add("det", {square}, [](const auto& v) { return det(sound(v[0]) * 0.3); });
   add("slogdet", {square}, [](const auto& v) { return slogdet(sound(v[0])).logabsdet; });
   add("solve", {square, {2, 3, 2}}, [](const auto& v) { return solve(sound(v[0]), widened(v[1])); });

@@ -103,6 +103,12 @@ inline void add_made(std::vector<PlainCase>& cases) {
   cases.push_back({"interp", {{{3, 4}, {}}, {{4}, {}}}, [](const Arrays& in, DType) {
                      return Arrays{interp(in[0], array<float>({-2, -1, 0, 2}).to(in[0].device()), in[1])};
                    }});
+  cases.push_back(by_name("stack", alike(3, {3, 4}), "axis=-1"));
+  cases.push_back(by_name("put", {{{3, 4}, {}}, {{5}, int32}, {{5}, {}}}, "mode=2"));
+  cases.push_back(by_name("masked_fill", {{{3, 4}, {}}, {{3}, bool_}}, "value=1"));
+  cases.push_back(by_name("masked_fill", {{{3, 4}, {}}, {{3, 4}, bool_}, {{4}, {}}}, ""));
+  cases.push_back(by_name("split_heads", alike(1, {2, 3, 8}), "heads=4"));
+  cases.push_back(by_name("join_heads", alike(1, {2, 4, 3, 2}), ""));
   for (const char* op : {"depth_to_space", "pixel_shuffle", "pixel_unshuffle", "space_to_depth"})
     cases.push_back(by_name(op, alike(1, {2, 4, 2, 6}), ""));
 }

@@ -160,6 +160,47 @@ TEST_CASE("Gradients of what moves entries that were recorded with one batch siz
   }
 }
 
+TEST_CASE("Operands that broadcast to a batch in what takes and puts entries are recorded with one size for others") {
+  const NDArray along = array<std::int32_t>({2, 0, 1, 1}, {1, 2, 2}), some = array<std::int32_t>({4, 0});
+  const NDArray row = random_array({5}, 2, 0.5, 1.5, float64), rows = random_array({1, 2, 1}, 3, 0.5, 1.5, float64);
+  const NDArray few = random_array({2}, 4, 0.5, 1.5, float64), one = array<double>({7});
+  const std::vector<std::pair<std::string, Program>> programs = {
+      {"take_along_axis", [&](const NDArray& x) { return take_along_axis(x.slice(2, 0, 2), along, 1); }},
+      {"put_along_axis", [&](const NDArray& x) { return put_along_axis(x.slice(2, 0, 2), along, rows, 1); }},
+      {"add_along_axis", [&](const NDArray& x) { return add_along_axis(x.slice(2, 0, 2), along, one, 1); }},
+      {"index_update", [&](const NDArray& x) { return index_update(x, {some}, few, -1); }},
+      {"index_update of rows", [&](const NDArray& x) { return index_update(x, {some - 2}, row, 1, IndexMode::wrap); }},
+      {"index_add", [&](const NDArray& x) { return index_add(x, {some}, one, 2); }},
+      {"index_update_nd",
+       [&](const NDArray& x) {
+         return index_update(x, {some - 3, some}, few, 1, IndexMode::wrap);
+       }},
+      {"index_add_nd",
+       [&](const NDArray& x) {
+         return index_add(x, {some - 3, some}, one, 1, IndexMode::wrap);
+       }},
+      {"index_update of places",
+       [&](const NDArray& x) {
+         return index_update(x, {{}, 1, some}, few);
+       }},
+      {"index_update of ranges",
+       [&](const NDArray& x) {
+         return index_update(x, {{}, 1}, row);
+       }},
+      {"index_add of places",
+       [&](const NDArray& x) {
+         return index_add(x, {{}, 1, some}, few);
+       }},
+      {"masked_fill", [&](const NDArray& x) { return masked_fill(x, x > 1.0, row); }},
+      {"put", [&](const NDArray& x) { return put(x, some, one); }},
+  };
+  for (const auto& [name, f] : programs) {
+    const Shape of_4 = f(ones({4, 3, 5})).shape(), of_6 = f(ones({6, 3, 5})).shape();
+    CAPTURE(name);
+    CHECK(batch_differences(f, of_4, of_6, false) == "");
+  }
+}
+
 TEST_CASE("A gradient of a mean over more terms than float16 counts is not lost") {
   NDArray x = ones({100000}, {.dtype = float16});
   x.attach_grad();

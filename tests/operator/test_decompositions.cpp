@@ -158,6 +158,12 @@ void check_refusals(Device device) {
   refused("inverse", inverse(bad), "singular: pivot 1");
   refused("triangular_solve", triangular_solve(bad, one), "singular: pivot 1");
   refused("cholesky", cholesky(bad), "not positive definite");
+  for (const bool log : {false, true}) {
+    bad.attach_grad();
+    const autograd::RecordScope record;
+    (log ? slogdet(bad).logabsdet : det(bad)).backward();
+    refused("det_backward", bad.grad(), "singular: pivot 1");
+  }
   const NDArray after = inverse(bad);
   CHECK_THROWS_AS((after + 1).wait_to_read(), ValueError);
   CHECK_NOTHROW(inverse(good).wait_to_read());

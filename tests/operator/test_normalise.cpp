@@ -1,35 +1,16 @@
 // Calls by name: the rules of promotion and of axes are the operators', not those of the C++ functions before them.
 #include <initializer_list>
-#include <string>
+#include <vector>
 
 #include <sluice/operator/api.h>
 
+#include "tests/operator/by_name.h"
 #include "tests/support/catch.h"
 #include "tests/support/compare.h"
 #include "tests/support/sinks.h"
 
 using namespace sluice;
 using namespace sluice::test;
-
-namespace {
-
-Arrays call_all(const char* name, std::initializer_list<NDArray> inputs, std::string_view attributes = "") {
-  const Operator* op = find_operator(name);
-  REQUIRE(op != nullptr);
-  return invoke(
-      *op, std::span(inputs.begin(), inputs.size()), parse_attributes(*op, attributes), SourceLocation::current());
-}
-
-NDArray call(const char* name, std::initializer_list<NDArray> inputs, std::string_view attributes = "") {
-  return call_all(name, inputs, attributes)[0];
-}
-
-std::string difference(const NDArray& got, const NDArray& want) {
-  return got.dtype() == want.dtype() ? differences(got, want)
-                                     : message("is ", got.dtype(), ", expected ", want.dtype());
-}
-
-}  // namespace
 
 TEST_CASE("Operators promote their operands themselves", "[normalise]") {
   const NDArray whole = array<std::int32_t>({1, 2, 3}), real = array<float>({0.5f, 2, -1}),
@@ -134,6 +115,40 @@ TEST_CASE("Entries that are named take, by name too, what is broadcast beside th
   CHECK(difference(call("index_update_nd", {x, tuples, value}), index_update(x, {rows, columns}, value)) == "");
   CHECK_THROWS_AS(call("index_update", {x, at, ones({2})}), ShapeError);
   CHECK_THROWS_AS(call("take_along_axis", {x, zeros({2, 2}, {.dtype = int32})}, "axis=1"), ShapeError);
+}
+
+TEST_CASE("What is put together of other operators is called by its name", "[normalise]") {
+  const NDArray x = random_array({3, 4}, 1), whole = array<std::int32_t>({3, 1, 4, 1, 5, 9}, {2, 3}),
+                at = array<std::int32_t>({1, -1, 7}), values = array<double>({5, 6, 7}),
+                rows = array<std::uint8_t>({1, 0, 1}).astype(bool_);
+  CHECK(difference(call("stack", {x, x.astype(float64)}, "axis=-1"), stack({x, x.astype(float64)}, 2)) == "");
+  CHECK(difference(call("stack", {whole, whole}), stack({whole, whole})) == "");
+  CHECK_THROWS_AS(call("stack", std::initializer_list<NDArray>()), ValueError);
+  CHECK_THROWS_AS(call("stack", {x, x}, "axis=3"), IndexError);
+  CHECK_THROWS_WITH(call("stack", {x, whole}), contains("stack") && contains("(2, 3)"));
+
+  CHECK(difference(call("put", {x, at, values}), put(x, at, values)) == "");
+  CHECK(difference(call("put", {whole, at, values}, "mode=2"), put(whole, at, values, IndexMode::wrap)) == "");
+  CHECK_THROWS_WITH(call("put", {x, at, values}, "mode=3"), contains("put: mode 3"));
+  CHECK_THROWS_AS(call("put", {x, values, values}), DTypeError);
+  CHECK_THROWS_WITH(call("put", {x, at, ones({2})}), contains("put") && contains("(2,)"));
+
+  CHECK(difference(call("masked_fill", {x, rows}, "value=2.5"), masked_fill(x, rows, 2.5)) == "");
+  CHECK(difference(call("masked_fill", {x, rows}), masked_fill(x, rows, 0)) == "");
+  CHECK(difference(call("masked_fill", {x, rows, ones({4})}), masked_fill(x, rows, ones({4}))) == "");
+  const NDArray some = array<std::uint8_t>({1, 0}).astype(bool_);
+  CHECK(
+      call("masked_fill", {whole, some}, "value=7").to_vector<std::int32_t>() ==
+      std::vector<std::int32_t>{7, 7, 7, 1, 5, 9});
+  CHECK_THROWS_AS(call("masked_fill", {x}), ValueError);
+  CHECK_THROWS_AS(call("masked_fill", {x, x}), DTypeError);
+  CHECK_THROWS_WITH(
+      call("masked_fill", {whole.astype(int8), some}, "value=300"), contains("masked_fill") && contains("300"));
+
+  const NDArray wide = random_array({2, 3, 8}, 2);
+  CHECK(difference(call("split_heads", {wide}, "heads=4"), split_heads(wide, 4)) == "");
+  CHECK(difference(call("join_heads", {split_heads(wide, 4)}), wide) == "");
+  CHECK_THROWS_AS(call("split_heads", {wide}, "heads=3"), ShapeError);
 }
 
 TEST_CASE("Draws by name take the parameters that functions take", "[normalise]") {

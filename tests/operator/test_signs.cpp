@@ -1,6 +1,7 @@
 // Signs of C++ that stand for operators: & | ^ ~ !, what writes in place, brackets around one array, and where() of
 // numbers.
 #include <cstdint>
+#include <type_traits>
 #include <vector>
 
 #include <sluice/operator/api.h>
@@ -22,6 +23,8 @@ Ints ints(const NDArray& x) {
 
 }  // namespace
 
+static_assert(!std::is_constructible_v<bool, NDArray>, "an array is no condition");
+
 TEST_CASE("& | ^ ~ are bitwise operators, and ! is logical_not, with a number on either side", "[operator][signs]") {
   const NDArray a = array<int>({0b1100, 0b1010}), b = array<int>({0b1010, 0b0110});
   CHECK(ints(a & b) == Ints{0b1000, 0b0010});
@@ -39,6 +42,7 @@ TEST_CASE("& | ^ ~ are bitwise operators, and ! is logical_not, with a number on
   CHECK((!(x > 1.0F)).to_vector<bool>() == Bools{true, true, false, false, false});
   CHECK_THROWS_AS(x & 1, DTypeError);
   CHECK_THROWS_AS(~x, DTypeError);
+  CHECK_THROWS_WITH(!NDArray(), contains("logical_not") && contains("test_signs.cpp"));
   CHECK_THROWS_WITH(a & zeros({3}, {.dtype = int32}), contains("bitwise_and") && contains("test_signs.cpp"));
 }
 

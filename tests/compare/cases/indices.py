@@ -1,5 +1,7 @@
 """What is told by indices where to read and write."""
 
+import math
+
 import torch
 import torch.nn.functional as F
 
@@ -161,6 +163,46 @@ for shape, axis in (((5, 3), 0), ((2, 6), 1), ((2, 4, 3), 1)):
             str(shape),
             gradients=(0, 2),
             layouts=values.LAYOUTS[:4],
+        ),
+    )
+
+
+for shape in ((5, 3), (7,)):
+
+    def flat(source, shape=shape):
+        return [source.values(*shape), source.permutation(math.prod(shape))[:4], source.values(4)]
+
+    compare(
+        "put",
+        Call(
+            flat,
+            lambda x, i, v: x.put(i, v),
+            {"mode": RAISE},
+            values.ALL,
+            str(shape),
+            gradients=(0, 2),
+            layouts=values.LAYOUTS[:4],
+        ),
+    )
+for over in ((3, 4), (3,), ()):
+
+    def masked(source, over=over):
+        return [source.values(3, 4), source.whole(*over, low=0, high=2).to(torch.bool)]
+
+    def filled(x, mask, value):
+        return x.masked_fill(mask.reshape(mask.shape + (1,) * (x.dim() - mask.dim())), value)
+
+    told = {"value": 1}
+    compare("masked_fill", Call(masked, lambda x, m: filled(x, m, 1), told, values.ALL, str(over), gradients=(0,)))
+    compare(
+        "masked_fill",
+        Call(
+            lambda source, masked=masked: [*masked(source), source.values()],
+            filled,
+            {},
+            values.ALL,
+            str(over),
+            gradients=(0, 2),
         ),
     )
 

@@ -72,6 +72,13 @@ for axis in (0, 1, -1):
             values.ALL,
         ),
     )
+for axis in (0, 2, -1):
+    compare(
+        "stack",
+        Call(of((2, 3), (2, 3)), lambda a, b, axis=axis: torch.stack((a, b), axis), {"axis": axis}, values.ALL),
+    )
+moves("split_heads", lambda x: x.reshape(2, 3, 4, 2).transpose(1, 2), (2, 3, 8), {"heads": 4})
+moves("join_heads", lambda x: x.transpose(1, 2).reshape(2, 3, 8), (2, 4, 3, 2), {})
 for told in ({"parts": 3}, {"indices": (1, 4)}):
     compare(
         "split",
@@ -120,6 +127,10 @@ for shape, axis in (((3, 4), 0), ((3, 4), 1), ((2, 0, 3), 1)):
         moves(
             "roll", lambda x, axis=axis, shift=shift: torch.roll(x, shift, axis), shape, {"axis": axis, "shift": shift}
         )
+for shape in ((3, 4), (2, 0, 3), ()):
+    moves("flip", lambda x: x.flip(tuple(range(x.dim()))), shape, {})
+    moves("roll", lambda x: torch.roll(x, 5), shape, {"shift": 5})
+    moves("repeat", lambda x: torch.repeat_interleave(x, 2), shape, {"repeats": 2})
 for dtype in values.ALL:
     compare(
         "astype",
