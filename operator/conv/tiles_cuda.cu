@@ -64,6 +64,7 @@ struct Refilled {
   ConvolutionGeometry as;
   PieceRows x, weight;
   std::int64_t x_pieces, weight_pieces;
+  std::int32_t row_end = k_piece_bytes;  // of the last piece of a kernel's row, whose second pixel may be none of it
 
   explicit Refilled(const ConvolutionGeometry& g) : as(g) {
     constexpr std::int64_t k_pair = 2;  // pixels that are a piece: for kernels that go two pixels on
@@ -77,6 +78,7 @@ struct Refilled {
       before = g.pad[1];
       as.kernel[1] = (g.kernel[1] + 1) / k_pair;
       as.stride[1] = 1;
+      row_end = g.kernel[1] % k_pair == 0 ? k_piece_bytes : k_piece_bytes / 2;
       as.in[0] = g.in[0] + g.pad[0] + g.pad_end[0];
       as.in[1] = g.out[1] - 1 + as.kernel[1];
       for (int axis = 0; axis < 2; ++axis)
@@ -123,7 +125,8 @@ void make_pieces(const Queue& queue, const void* x, T* made, const PieceRows& ro
 }
 
 template <class T>
-TiledConvolution<T> tiled(const ConvolutionGeometry& g, const ConvolutionData& data, const ChannelEpilogue& then) {
+TiledConvolution<T> tiled(
+    const ConvolutionGeometry& g, const ConvolutionData& data, const ChannelEpilogue& then, std::int32_t row_end) {
   const std::int64_t pieces = pieces_of(g.inputs);
   TiledConvolution<T> p{
       .x = static_cast<const T*>(data.x),
@@ -141,6 +144,7 @@ TiledConvolution<T> tiled(const ConvolutionGeometry& g, const ConvolutionData& d
       .stride = {},
       .dilation = {},
       .pad = {},
+      .row_end = row_end,
       .out_plane = Divider<std::int32_t>(g.out_plane()),
       .out_width = Divider<std::int32_t>(g.out[1]),
       .pieces = Divider<std::int32_t>(pieces),
@@ -250,8 +254,12 @@ void by_shape(const Queue& queue, const ConvolutionGeometry& g, const TiledConvo
 
 template <class T>
 void by_kind(
-    const Queue& queue, const ConvolutionGeometry& g, const ConvolutionData& data, const ChannelEpilogue& then) {
-  const TiledConvolution<T> p = tiled<T>(g, data, then);
+    const Queue& queue,
+    const ConvolutionGeometry& g,
+    const ConvolutionData& data,
+    const ChannelEpilogue& then,
+    std::int32_t row_end = k_piece_bytes) {
+  const TiledConvolution<T> p = tiled<T>(g, data, then, row_end);
   g.is_pointwise() ? by_shape<T, true>(queue, g, p) : by_shape<T, false>(queue, g, p);
 }
 
@@ -289,7 +297,7 @@ void convolution_by_tiles(
     pieces.weight = room.as<T>() + filled.x_pieces * k_of_piece;
     make_pieces(queue, data.x, static_cast<T*>(pieces.x), filled.x, filled.x_pieces);
     make_pieces(queue, data.weight, static_cast<T*>(pieces.weight), filled.weight, filled.weight_pieces);
-    by_kind<T>(queue, filled.as, pieces, then);
+    by_kind<T>(queue, filled.as, pieces, then, filled.row_end);
   };
   g.dtype == DType::float16 ? run(Half()) : run(BFloat16());
 }

@@ -109,6 +109,23 @@ void check_special(Device device) {
   }
 }
 
+// Kernels of odd and even width that go two pixels on: what a result does not read it does not see, whatever it holds.
+void check_unread(Device device) {
+  for (const DType dtype : {float16, bfloat16}) {
+    for (const std::int64_t width : {4, 5}) {
+      const NDArray w = draw({8, 3, 5, width}, 2, dtype, cpu());
+      const ConvolutionOptions options{.stride = {2, 2}, .pad = {2, 2}};
+      for (std::int64_t column = 0; column < 9; ++column) {
+        CAPTURE(dtype, width, column);
+        NDArray x = draw({1, 3, 9, 9}, 1, dtype, cpu());
+        x.slice(3, column, column + 1).assign(column % 2 == 0 ? NAN : INFINITY);
+        const NDArray made = convolution_fused(x.to(device), w.to(device), {}, options).to(cpu());
+        CHECK(differences(made, reference(x, w, {}, options), twice(dtype)) == "");
+      }
+    }
+  }
+}
+
 void check_layouts(Device device) {
   for (const DType dtype : {float32, float16}) {
     const NDArray x = draw({5, 6, 8, 2}, 1, dtype, device).transpose({3, 2, 1, 0});
@@ -206,10 +223,12 @@ TEST_CASE("A convolution with what follows it agrees with plain loops on a GPU",
 }
 TEST_CASE("NaN and infinity pass a convolution with what follows it", "[conv][fused]") {
   check_special(cpu());
+  check_unread(cpu());
 }
 TEST_CASE("NaN and infinity pass a convolution with what follows it on a GPU", "[conv][fused][gpu]") {
   SLUICE_NEEDS_GPUS(1);
   check_special(gpu());
+  check_unread(gpu());
 }
 TEST_CASE("A convolution with what follows it takes arrays as they lie", "[conv][fused]") {
   check_layouts(cpu());
