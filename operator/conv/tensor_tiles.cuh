@@ -34,6 +34,7 @@ struct TiledConvolution {
   std::int32_t pixels, outputs, depth;  // of the result; depth: pieces of terms of a result
   std::int32_t height, width;           // of an image of x
   std::int32_t stride[2], dilation[2], pad[2];
+  std::int32_t row_end;  // bytes of the last piece of a kernel's row that are terms
   Divider<std::int32_t> out_plane, out_width, pieces, kernel_width;  // pieces: of a pixel's channels
 };
 
@@ -101,7 +102,8 @@ class TileFetcher {
 #pragma unroll
     for (int i = 0; i < k_own_columns; ++i) {
       const std::int32_t at = of_column_ + i * k_lines_at_once * p_.depth + piece;
-      fetch_piece(to + i * k_lines_at_once * Shape::k_line, piece_of(p_.weight, at), some && (columns_ >> i & 1) != 0);
+      const bool there = some && (columns_ >> i & 1) != 0;
+      fetch_piece(to + i * k_lines_at_once * Shape::k_line, piece_of(p_.weight, at), there ? k_piece_bytes : 0);
     }
   }
 
@@ -122,11 +124,14 @@ class TileFetcher {
   }
 
   __device__ void fetch_rows(unsigned char* to, std::int32_t piece, bool some) const {
-    std::int32_t below = 0, beside = 0, ahead = piece;
+    std::int32_t below = 0, beside = 0, ahead = piece, bytes = k_piece_bytes;
     if constexpr (!Pointwise) {
       const std::int32_t place = p_.pieces.divide(piece), kernel_row = p_.kernel_width.divide(place);
       below = kernel_row * p_.dilation[0];
-      beside = (place - kernel_row * p_.kernel_width.value()) * p_.dilation[1];
+      const std::int32_t kernel_column = place - kernel_row * p_.kernel_width.value();
+      beside = kernel_column * p_.dilation[1];
+      // What is no term is not multiplied by zero either: it may be NaN.
+      bytes = kernel_column == p_.kernel_width.value() - 1 ? p_.row_end : k_piece_bytes;
       ahead = (below * p_.width + beside - place) * p_.pieces.value() + piece;
     }
 #pragma unroll
@@ -135,7 +140,7 @@ class TileFetcher {
       if constexpr (!Pointwise)
         there = there && static_cast<std::uint32_t>(row_[i] + below) < static_cast<std::uint32_t>(p_.height) &&
                 static_cast<std::uint32_t>(column_[i] + beside) < static_cast<std::uint32_t>(p_.width);
-      fetch_piece(to + i * k_lines_at_once * Shape::k_line, piece_of(p_.x, of_row_[i] + ahead), there);
+      fetch_piece(to + i * k_lines_at_once * Shape::k_line, piece_of(p_.x, of_row_[i] + ahead), there ? bytes : 0);
     }
   }
 

@@ -71,6 +71,7 @@ std::int32_t narrow(std::int64_t number) {
 struct Refilled {
   ConvolutionGeometry as;
   PieceRows x, weight;
+  std::int32_t row_end = k_piece_bytes;  // of the last piece of a kernel's row, whose second pixel may be none of it
 
   explicit Refilled(const ConvolutionGeometry& g) : as(g) {
     constexpr std::int64_t k_pair = 2;  // pixels that are a piece: for kernels that go two pixels on
@@ -84,6 +85,7 @@ struct Refilled {
       before = g.pad[1];
       as.kernel[1] = (g.kernel[1] + 1) / k_pair;
       as.stride[1] = 1;
+      row_end = g.kernel[1] % k_pair == 0 ? k_piece_bytes : k_piece_bytes / 2;
       as.in[0] = g.in[0] + g.pad[0] + g.pad_end[0];
       as.in[1] = g.out[1] - 1 + as.kernel[1];
       for (int axis = 0; axis < 2; ++axis)
@@ -125,11 +127,12 @@ void make_pieces(const Queue& queue, const ConvolutionData& from, T* x, T* weigh
   const cudaStream_t stream = stream_of(queue);
   make_pieces_kernel<<<static_cast<unsigned>((total + k_threads - 1) / k_threads), k_threads, 0, stream>>>(
       from, x, weight, filled.x, filled.weight);
-  check_early_launch("convolution", stream);
+  check_early_launch("convolution_fused", stream);
 }
 
 template <class T>
-TiledConvolution<T> tiled(const ConvolutionGeometry& g, const ConvolutionData& data, const ChannelEpilogue& then) {
+TiledConvolution<T> tiled(
+    const ConvolutionGeometry& g, const ConvolutionData& data, const ChannelEpilogue& then, std::int32_t row_end) {
   const std::int64_t pieces = pieces_of(g.inputs);
   TiledConvolution<T> p{
       .x = static_cast<const T*>(data.x),
@@ -147,6 +150,7 @@ TiledConvolution<T> tiled(const ConvolutionGeometry& g, const ConvolutionData& d
       .stride = {},
       .dilation = {},
       .pad = {},
+      .row_end = row_end,
       .out_plane = Divider<std::int32_t>(g.out_plane()),
       .out_width = Divider<std::int32_t>(g.out[1]),
       .pieces = Divider<std::int32_t>(pieces),
@@ -186,7 +190,7 @@ void launch(const Queue& queue, const ConvolutionGeometry& g, const TiledConvolu
   allow_shared<kernel, Shape::k_room>(queue.device().index);
   const int room = Shape::room(steps_of(g));
   kernel<<<static_cast<unsigned>(tiles_of<Shape>(g)), Shape::k_threads, room, stream>>>(p, tiles_across<Shape>(g));
-  check_early_launch("convolution", stream);
+  check_early_launch("convolution_fused", stream);
 }
 
 constexpr std::int64_t k_multiprocessors = 132;
@@ -209,7 +213,7 @@ void launch_shared(
   config.stream = stream;
   config.attrs = &cluster;
   config.numAttrs = 1;
-  cuda::cuda_check(cudaLaunchKernelEx(&config, kernel, p, tiles_across<Shape>(g)), "convolution");
+  cuda::cuda_check(cudaLaunchKernelEx(&config, kernel, p, tiles_across<Shape>(g)), "convolution_fused");
   note_early_launch(stream);
 }
 #endif
@@ -236,8 +240,7 @@ double time_of(const ConvolutionGeometry& g, double each) {
 template <class T, bool Pointwise>
 void by_shape(const Queue& queue, const ConvolutionGeometry& g, const TiledConvolution<T>& p) {
 #ifdef __CUDACC__
-  constexpr int k_clusters_from = 90;
-  if (gpu_capability(queue.device().index) >= k_clusters_from) {
+  if (kernels_wait_themselves()) {  // the code that runs is for 9.0 at least, so that it knows of clusters
     const std::int64_t large = partners_of<Large>(g, 16), small = partners_of<Small>(g, 2);
     const std::int64_t tiles = tiles_of<Large>(g);
     if (large > 1 && tiles <= k_multiprocessors / 2 && tiles * large > k_multiprocessors * 2 / 3)
@@ -256,8 +259,12 @@ void by_shape(const Queue& queue, const ConvolutionGeometry& g, const TiledConvo
 
 template <class T>
 void by_kind(
-    const Queue& queue, const ConvolutionGeometry& g, const ConvolutionData& data, const ChannelEpilogue& then) {
-  const TiledConvolution<T> p = tiled<T>(g, data, then);
+    const Queue& queue,
+    const ConvolutionGeometry& g,
+    const ConvolutionData& data,
+    const ChannelEpilogue& then,
+    std::int32_t row_end = k_piece_bytes) {
+  const TiledConvolution<T> p = tiled<T>(g, data, then, row_end);
   g.is_pointwise() ? by_shape<T, true>(queue, g, p) : by_shape<T, false>(queue, g, p);
 }
 
@@ -297,7 +304,7 @@ void convolution_by_tiles(
     ConvolutionData pieces = data;
     pieces.x = x;
     pieces.weight = weight;
-    by_kind<T>(queue, filled.as, pieces, then);
+    by_kind<T>(queue, filled.as, pieces, then, filled.row_end);
   };
   g.dtype == DType::float16 ? run(Half()) : run(BFloat16());
 }

@@ -49,17 +49,15 @@ void allow_shared(int gpu) {
   allowed.fetch_or(bit, std::memory_order_relaxed);
 }
 
-/// Begins to bring a piece into shared memory: zeros instead, and nothing is read, where it is not `there`.
-__device__ inline void fetch_piece(void* to, const void* from, bool there) {
+/// Begins to bring the first `bytes` of a piece into shared memory and zeros behind them; nothing else is read.
+__device__ inline void fetch_piece(void* to, const void* from, int bytes) {
 #if SLUICE_TENSOR_CORES
   const auto at = static_cast<unsigned>(__cvta_generic_to_shared(to));
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(at), "l"(from), "r"(there ? k_piece_bytes : 0)
-               : "memory");
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(at), "l"(from), "r"(bytes) : "memory");
 #else
-  if (there)
-    std::memcpy(to, from, k_piece_bytes);
-  else
-    std::memset(to, 0, k_piece_bytes);
+  std::memset(to, 0, k_piece_bytes);
+  if (bytes > 0)
+    std::memcpy(to, from, static_cast<std::size_t>(bytes));
 #endif
 }
 /// Begins to bring the line of memory that holds `from` into the GPU's cache.

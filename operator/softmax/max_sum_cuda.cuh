@@ -24,7 +24,8 @@ __device__ C negative_infinity() {
 }
 
 /// e^x of what no number above 0 can be, for results of type T: for half types by the instruction for powers of two,
-/// off by 2^-21 of the result where half types round at 2^-9 and 2^-12; less than 2^-126 is 0.
+/// off by 2^-21 of the result near 0 and 2^-17 near -80, where half types round at 2^-9 and 2^-12; less than 2^-126 is
+/// 0.
 template <class T, class C>
 __device__ C power_of_e(C x) {
 #ifdef __CUDA_ARCH__

@@ -109,6 +109,52 @@ void check_special(Device device) {
   }
 }
 
+// Kernels of odd and even width that go two pixels on: what a result does not read it does not see, whatever it holds.
+void check_unread(Device device) {
+  for (const DType dtype : {float16, bfloat16}) {
+    for (const std::int64_t width : {4, 5}) {
+      const NDArray w = draw({8, 3, 5, width}, 2, dtype, cpu());
+      const ConvolutionOptions options{.stride = {2, 2}, .pad = {2, 2}};
+      for (std::int64_t column = 0; column < 9; ++column) {
+        CAPTURE(dtype, width, column);
+        NDArray x = draw({1, 3, 9, 9}, 1, dtype, cpu());
+        x.slice(3, column, column + 1).assign(column % 2 == 0 ? NAN : INFINITY);
+        const NDArray made = convolution_fused(x.to(device), w.to(device), {}, options).to(cpu());
+        CHECK(differences(made, reference(x, w, {}, options), twice(dtype)) == "");
+      }
+    }
+  }
+}
+
+// Arrays whose channels are last, one after the other off 16 bytes.
+void check_unaligned(Device device) {
+  const ConvolutionOptions options{.pad = {1, 1}};
+  const auto part = [&](const Shape& last, std::uint64_t seed, std::int64_t begin) {
+    const std::int64_t n = last[0] * last[1] * last[2] * last[3];
+    return draw({n + 8}, seed, float16, device).slice(0, begin, begin + n).reshape(last).transpose({0, 3, 1, 2});
+  };
+  for (int which = 0; which < 4; ++which) {
+    CAPTURE(which);
+    const auto begin = [&](int of) { return of == which ? std::int64_t{1} : std::int64_t{0}; };
+    const NDArray x = part({2, 7, 6, 8}, 1, begin(0)), w = part({16, 3, 3, 8}, 2, begin(1));
+    const ConvolutionEpilogue then{.residual = part({2, 7, 6, 16}, 3, begin(2))};
+    const NDArray made = convolution_fused(x, w, then, options).to(cpu());
+    CHECK(differences(made, reference(x, w, then, options), twice(float16)) == "");
+  }
+}
+
+// -0 is what the other calls make it, and 0 behind relu.
+void check_zeros(Device device) {
+  for (const char* activation : {"", "relu"}) {
+    const NDArray x = zeros({1, 8, 3, 3}, {.dtype = float16}), w = ones({8, 8, 1, 1}, {.dtype = float16});
+    const ConvolutionEpilogue then{.scale = full({8}, -1, {.device = device})};
+    const NDArray made = convolution_fused(x.to(device), w.to(device), then, {.activation = activation}).to(cpu());
+    const bool negative = *activation == 0;
+    for (const double value : made.to_vector<double>())
+      CHECK((value == 0 && std::signbit(value) == negative));
+  }
+}
+
 void check_layouts(Device device) {
   for (const DType dtype : {float32, float16}) {
     const NDArray x = draw({5, 6, 8, 2}, 1, dtype, device).transpose({3, 2, 1, 0});
@@ -206,18 +252,24 @@ TEST_CASE("A convolution with what follows it agrees with plain loops on a GPU",
 }
 TEST_CASE("NaN and infinity pass a convolution with what follows it", "[conv][fused]") {
   check_special(cpu());
+  check_unread(cpu());
+  check_zeros(cpu());
 }
 TEST_CASE("NaN and infinity pass a convolution with what follows it on a GPU", "[conv][fused][gpu]") {
   SLUICE_NEEDS_GPUS(1);
   check_special(gpu());
+  check_unread(gpu());
+  check_zeros(gpu());
 }
 TEST_CASE("A convolution with what follows it takes arrays as they lie", "[conv][fused]") {
   check_layouts(cpu());
+  check_unaligned(cpu());
   check_empty(cpu());
 }
 TEST_CASE("A convolution with what follows it takes arrays as they lie on a GPU", "[conv][fused][gpu]") {
   SLUICE_NEEDS_GPUS(1);
   check_layouts(gpu());
+  check_unaligned(gpu());
   check_empty(gpu());
 }
 TEST_CASE("Batch norm of constant statistics is a scale and a shift", "[conv][fused]") {
@@ -252,6 +304,16 @@ TEST_CASE("Tiles of a convolution of a half type end where its result ends", "[c
       {{2, 4, 11, 13}, {8, 4, 4, 5}, {.stride = {1, 2}, .pad = {2, 1, 0, 3}, .dilation = {2, 1}}},
       {{2, 1, 6, 9}, {16, 1, 3, 2}, {.stride = {2, 2}}},
       {{1, 20, 9, 9}, {8, 20, 1, 1}},
+      // Few channels of which no two pixels are neighbours in what a result reads, or all are.
+      {{1, 3, 9, 12}, {8, 3, 4, 5}, {.stride = {1, 2}, .dilation = {1, 2}}},
+      {{1, 3, 9, 12}, {8, 3, 4, 5}, {.pad = {1, 1}}},
+  });
+}
+TEST_CASE("Tiles of each extent hold every pixel and channel of a convolution of a half type", "[conv][fused][gpu]") {
+  SLUICE_NEEDS_GPUS(1);
+  check_tiles({
+      {{1, 8, 65, 131}, {64, 8, 1, 1}},   // too many for one turn of the smallest
+      {{1, 8, 65, 131}, {128, 8, 1, 1}},  // and of narrow ones
   });
 }
 TEST_CASE("Large tiles of a convolution of a half type, of many steps", "[conv][fused][gpu][hardware]") {

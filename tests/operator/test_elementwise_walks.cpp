@@ -181,6 +181,35 @@ TEST_CASE("a few planes of a GPU's array are brought together and parted again",
   }
 }
 
+// Rows, planes and arrays that begin off 16 bytes, whatever else is whole: nothing of them may be read as vectors.
+TEST_CASE("a few planes of a GPU's array that lie within wider ones are brought together", "[operator][gpu]") {
+  SLUICE_NEEDS_GPUS(1);
+  constexpr std::int64_t n = 16;
+  for (const DType dtype : {uint8, float16, float32}) {
+    for (const std::int64_t planes : {2, 3, 4}) {
+      for (const std::int64_t begin : {0, 1, 3}) {
+        for (const std::int64_t pitch : {19, 48}) {
+          CAPTURE(dtype, planes, begin, pitch);
+          const auto within = [&](const NDArray& x, int axis) { return x.slice(axis, begin, begin + n); };
+          const auto check = [&](const Shape& shape, int axis, const Shape& order) {
+            const NDArray x = random_array(shape, 5, 0, 100, dtype);
+            const NDArray made = within(x.to(gpu()), axis).transpose(order).copy();
+            const NDArray wanted = within(x, axis).transpose(order).copy();
+            CHECK(differences(made, wanted, {0, 0}) == "");
+            NDArray into = zeros(shape, {.dtype = dtype, .device = gpu()}), beside = into.slice(axis, begin + n, pitch);
+            within(into, axis).transpose(order).assign(made);
+            CHECK(differences(within(into, axis).copy(), within(x, axis).copy(), {0, 0}) == "");
+            CHECK(sum(beside.astype(float64)).item<double>() == 0);
+          };
+          check({2, planes, 3, pitch}, 3, {0, 2, 3, 1});
+          check({1, planes, pitch}, 2, {0, 2, 1});
+          check({2, 3, pitch, planes}, 2, {0, 3, 1, 2});
+        }
+      }
+    }
+  }
+}
+
 // Each of the smallest tiles that are worth it, so that there are many of few elements.
 TEST_CASE("blocks that have more tiles than one go on to the next", "[operator][elementwise][gpu][hardware]") {
   SLUICE_NEEDS_GPUS(1);

@@ -9,6 +9,7 @@
 #include <sluice/operator/fused/kept_code.h>
 
 #include "tests/operator/heavy_reference.h"
+#include "tests/operator/with_tf32.h"
 #include "tests/support/catch.h"
 
 using namespace sluice;
@@ -44,9 +45,7 @@ std::string key_in(const fs::path& path) {
 std::vector<float> convolved(const NDArray& x, const NDArray& w) {
   Engine engine;
   const EngineScope scope(engine);
-  const auto here = [](const NDArray& of) {
-    return array(of.to_vector<float>(), of.shape()).to(gpu()).astype(float16);
-  };
+  const auto here = [](const NDArray& of) { return array(of.to_vector<float>(), of.shape()).to(gpu()); };
   const ConvolutionEpilogue then{.shift = full({w.shape()[0]}, 0.25, {.dtype = float32}).to(gpu())};
   const NDArray y = convolution_fused(here(x), here(w), then, {.pad = {1, 1}, .activation = "relu"});
   return y.astype(float32).to(cpu()).to_vector<float>();
@@ -57,13 +56,14 @@ std::vector<float> convolved(const NDArray& x, const NDArray& w) {
 TEST_CASE(
     "A plan that cuDNN compiled is read from disk, and made again where that is spoilt", "[conv][gpu][hardware]") {
   SLUICE_NEEDS_GPUS(1);
+  const WithTf32 tensor_cores;  // half types have kernels of ours
   const fs::path folder = fused::KeptCode::plans_of_process().file_of("").parent_path();
   if (folder.empty())
     SLUICE_SKIP("SLUICE_PLAN_CACHE is empty: nothing is kept");
   const Files before = files_in(folder);
   const std::int64_t rows = 16 + getpid() % 4096;  // a problem that no process has had before
-  const NDArray x = random_array({2, 32, rows, 8}, 1, -1, 1, float16),
-                w = random_array({64, 32, 3, 3}, 2, -1, 1, float16);
+  const NDArray x = random_array({2, 32, rows, 8}, 1, -1, 1, float32),
+                w = random_array({64, 32, 3, 3}, 2, -1, 1, float32);
   const std::vector<float> made = convolved(x, w);
   Files fresh = files_in(folder);
   for (const auto& [path, time] : before)
