@@ -42,6 +42,7 @@ def run(dtype, wrap, options):
     x, odd = torch.rand(n, n, **of), torch.rand(n - 1, n - 1, **of)
     y, half = torch.rand(n, n, **of), torch.rand(n, n // 2, **of)
     images, row = torch.rand(64, 256, 56, 56, **of), torch.rand(1, n - 1, **of)
+    pictures = torch.rand(256, 3, 224, 224, **of)
     rows, head = torch.rand(count, 4096, **of), torch.rand(count, 4096, **of)
     norm = torch.nn.BatchNorm2d(256, device=options.device).train()
 
@@ -59,6 +60,7 @@ def run(dtype, wrap, options):
     measured("add-transposed", x, 3, lambda a: a + a.t(), x)
     measured("transpose-odd", odd, 2, lambda a: a.t().contiguous(), odd)
     measured("channels-last", images, 2, lambda a: a.permute(0, 2, 3, 1).contiguous(), images)
+    measured("pictures-last", pictures, 2, lambda a: a.permute(0, 2, 3, 1).contiguous(), pictures)
     measured("add-row-odd", odd, 2, lambda a, b: a + b, odd, row)
     measured("add-column-odd", odd, 2, lambda a, b: a + b, odd, row.t().contiguous())
     measured("add-both-transposed", x, 3, lambda a, b: a.t() + b.t(), x, y)
