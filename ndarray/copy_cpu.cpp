@@ -5,6 +5,7 @@
 
 #include <sluice/ndarray/convert.h>
 #include <sluice/ndarray/detail/cast_loops.h>
+#include <sluice/ndarray/element_size.h>
 
 namespace sluice::detail {
 
@@ -79,16 +80,7 @@ void cast_on_cpu(const CopyPlan& plan, void* to, DType to_type, const void* from
     if (transpose_on_cpu(plan, to, from, size) || interleave_on_cpu(plan, to, from, size) ||
         copy_short_rows(plan, to, from, size))
       return;
-    switch (size_of(to_type)) {
-      case 1:
-        return cast_plan<std::uint8_t, std::uint8_t>(plan, to, from);
-      case 2:
-        return cast_plan<std::uint16_t, std::uint16_t>(plan, to, from);
-      case 4:
-        return cast_plan<std::uint32_t, std::uint32_t>(plan, to, from);
-      default:
-        return cast_plan<std::uint64_t, std::uint64_t>(plan, to, from);
-    }
+    return by_element_size(size, [&]<class T>() { cast_plan<T, T>(plan, to, from); });
   }
   if (!is_computed(to_type) || !is_computed(from_type))
     return cast_stored_on_cpu(plan, to, to_type, from, from_type);

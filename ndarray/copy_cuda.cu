@@ -4,6 +4,7 @@
 #include <sluice/ndarray/detail/cast_kernels.cuh>
 #include <sluice/ndarray/detail/copy_transposed.cuh>
 #include <sluice/ndarray/early_start.cuh>
+#include <sluice/ndarray/element_size.h>
 
 namespace sluice::detail {
 namespace {
@@ -77,16 +78,7 @@ void cast_on_gpu(void* stream, const CopyPlan& plan, void* to, DType to_type, co
     return;
   if (copy_transposed(stream, plan, to, from, size_of(to_type)))
     return;
-  switch (size_of(to_type)) {
-    case 1:
-      return launch_cast<std::uint8_t, std::uint8_t>(stream, plan, to, from);
-    case 2:
-      return launch_cast<std::uint16_t, std::uint16_t>(stream, plan, to, from);
-    case 4:
-      return launch_cast<std::uint32_t, std::uint32_t>(stream, plan, to, from);
-    default:
-      return launch_cast<std::uint64_t, std::uint64_t>(stream, plan, to, from);
-  }
+  by_element_size(size_of(to_type), [&]<class T>() { launch_cast<T, T>(stream, plan, to, from); });
 }
 
 void fill_on_gpu(void* stream, const FillPlan& plan, void* to, DType type, Scalar value) {

@@ -3,6 +3,7 @@
 
 #include <sluice/ndarray/detail/copy_transposed.cuh>
 #include <sluice/ndarray/early_start.cuh>
+#include <sluice/ndarray/element_size.h>
 #include <sluice/ndarray/plan_beside.h>
 
 namespace sluice::detail {
@@ -242,19 +243,9 @@ bool launch_transposed(cudaStream_t stream, const CopyPlan& plan, Bits* to, cons
 
 bool copy_transposed(void* stream, const CopyPlan& plan, void* to, const void* from, std::size_t element) {
   const auto on = static_cast<cudaStream_t>(stream);
-  const auto as = [&]<class Bits>(Bits) {
+  return by_element_size(element, [&]<class Bits>() {
     return launch_transposed(on, plan, static_cast<Bits*>(to), static_cast<const Bits*>(from));
-  };
-  switch (element) {
-    case 1:
-      return as(std::uint8_t{});
-    case 2:
-      return as(std::uint16_t{});
-    case 4:
-      return as(std::uint32_t{});
-    default:
-      return as(std::uint64_t{});
-  }
+  });
 }
 
 }  // namespace sluice::detail

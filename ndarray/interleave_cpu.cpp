@@ -7,6 +7,7 @@
 
 #include <sluice/ndarray/detail/cast_loops.h>
 #include <sluice/ndarray/detail/copy_kernels.h>
+#include <sluice/ndarray/element_size.h>
 #include <sluice/ndarray/plan_beside.h>
 #include <sluice/ndarray/planes.h>
 
@@ -72,16 +73,7 @@ bool interleave(const CopyPlan& plan, void* to, const void* from) {
 }  // namespace
 
 bool interleave_on_cpu(const CopyPlan& plan, void* to, const void* from, std::size_t element) {
-  switch (element) {
-    case 1:
-      return interleave<std::uint8_t>(plan, to, from);
-    case 2:
-      return interleave<std::uint16_t>(plan, to, from);
-    case 4:
-      return interleave<std::uint32_t>(plan, to, from);
-    default:
-      return interleave<std::uint64_t>(plan, to, from);
-  }
+  return by_element_size(element, [&]<class T>() { return interleave<T>(plan, to, from); });
 }
 
 }  // namespace sluice::detail

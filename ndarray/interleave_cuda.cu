@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <cstdint>
 #include <limits>
+#include <optional>
 
 #include <sluice/ndarray/detail/copy_transposed.cuh>
 #include <sluice/ndarray/early_start.cuh>
+#include <sluice/ndarray/element_size.h>
 #include <sluice/ndarray/plan_beside.h>
 #include <sluice/ndarray/planes.h>
 
@@ -90,20 +92,13 @@ bool interleave_on_gpu(void* stream, const CopyPlan& plan, void* to, const void*
   const std::optional<Planes> planes = find_planes(plan);
   if (!planes)
     return false;
-  const auto as = [&]<class Bits>(Bits) {
-    return launch_planes(
-        static_cast<cudaStream_t>(stream), plan, *planes, static_cast<Bits*>(to), static_cast<const Bits*>(from));
-  };
-  switch (element) {
-    case 1:
-      return as(std::uint8_t{});
-    case 2:
-      return as(std::uint16_t{});
-    case 4:
-      return as(std::uint32_t{});
-    default:
-      return false;
-  }
+  return by_element_size(element, [&]<class Bits>() {
+    if constexpr (sizeof(Bits) > 4)
+      return false;  // two of them are a vector already
+    else
+      return launch_planes(
+          static_cast<cudaStream_t>(stream), plan, *planes, static_cast<Bits*>(to), static_cast<const Bits*>(from));
+  });
 }
 
 }  // namespace sluice::detail

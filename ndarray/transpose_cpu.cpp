@@ -6,6 +6,7 @@
 
 #include <sluice/ndarray/detail/copy_kernels.h>
 #include <sluice/ndarray/detail/simd_turn.h>
+#include <sluice/ndarray/element_size.h>
 
 namespace sluice::detail {
 
@@ -143,16 +144,8 @@ bool turn(const CopyPlan& plan, T* to, const T* from) {
 }  // namespace
 
 bool transpose_on_cpu(const CopyPlan& plan, void* to, const void* from, std::size_t element) {
-  switch (element) {
-    case 1:
-      return turn(plan, static_cast<std::uint8_t*>(to), static_cast<const std::uint8_t*>(from));
-    case 2:
-      return turn(plan, static_cast<std::uint16_t*>(to), static_cast<const std::uint16_t*>(from));
-    case 4:
-      return turn(plan, static_cast<std::uint32_t*>(to), static_cast<const std::uint32_t*>(from));
-    default:
-      return turn(plan, static_cast<std::uint64_t*>(to), static_cast<const std::uint64_t*>(from));
-  }
+  return by_element_size(
+      element, [&]<class T>() { return turn(plan, static_cast<T*>(to), static_cast<const T*>(from)); });
 }
 
 }  // namespace sluice::detail

@@ -2,8 +2,8 @@
 #include <vector>
 
 #include <sluice/engine/parallel.h>
+#include <sluice/ndarray/element_size.h>
 #include <sluice/operator/conv/window_walk.h>
-#include <sluice/operator/element_size.h>
 
 namespace sluice::detail {
 

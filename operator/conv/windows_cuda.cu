@@ -1,8 +1,8 @@
 #include <cuda_runtime.h>
 
 #include <sluice/ndarray/early_start.cuh>
+#include <sluice/ndarray/element_size.h>
 #include <sluice/operator/conv/window_walk.h>
-#include <sluice/operator/element_size.h>
 #include <sluice/operator/group.cuh>
 #include <sluice/operator/library/launch.cuh>
 

@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <type_traits>
 
-#include <sluice/operator/element_size.h>
+#include <sluice/ndarray/element_size.h>
 #include <sluice/operator/elementwise/elements.h>
 #include <sluice/operator/elementwise/short_rows.h>
 

@@ -1,7 +1,7 @@
 #include <algorithm>
 
 #include <sluice/engine/parallel.h>
-#include <sluice/operator/element_size.h>
+#include <sluice/ndarray/element_size.h>
 #include <sluice/operator/gather/entries_cpu.h>
 #include <sluice/operator/gather/resolve.h>
 #include <sluice/operator/index_value.h>

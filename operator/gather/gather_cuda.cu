@@ -4,7 +4,7 @@
 
 #include <sluice/engine/cuda/check.h>
 #include <sluice/ndarray/early_start.cuh>
-#include <sluice/operator/element_size.h>
+#include <sluice/ndarray/element_size.h>
 #include <sluice/operator/gather/last_positions.cuh>
 #include <sluice/operator/gather/resolve_cuda.cuh>
 #include <sluice/operator/group.cuh>

@@ -5,7 +5,7 @@
 #include <limits>
 
 #include <sluice/ndarray/early_start.cuh>
-#include <sluice/operator/element_size.h>
+#include <sluice/ndarray/element_size.h>
 #include <sluice/operator/gather/resolve_cuda.cuh>
 #include <sluice/operator/group.cuh>
 #include <sluice/operator/library/launch.cuh>

@@ -1,7 +1,7 @@
 #include <cstring>
 
 #include <sluice/ndarray/early_start.cuh>
-#include <sluice/operator/element_size.h>
+#include <sluice/ndarray/element_size.h>
 #include <sluice/operator/fault.cuh>
 #include <sluice/operator/gather/sequence_walk.h>
 #include <sluice/operator/group.cuh>

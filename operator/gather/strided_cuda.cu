@@ -1,5 +1,5 @@
+#include <sluice/ndarray/element_size.h>
 #include <sluice/ndarray/strided.cuh>
-#include <sluice/operator/element_size.h>
 #include <sluice/operator/gather/last_positions.cuh>
 #include <sluice/operator/gather/strided.h>
 

@@ -1,8 +1,8 @@
 #include <algorithm>
 #include <type_traits>
 
+#include <sluice/ndarray/element_size.h>
 #include <sluice/ndarray/strided.cuh>
-#include <sluice/operator/element_size.h>
 #include <sluice/operator/library/launch.cuh>
 #include <sluice/operator/matmul/small_product.h>
 

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include <sluice/engine/parallel.h>
-#include <sluice/operator/element_size.h>
+#include <sluice/ndarray/element_size.h>
 #include <sluice/operator/order/keys.h>
 #include <sluice/operator/simd/sort.h>
 

@@ -3,8 +3,8 @@
 #include <vector>
 
 #include <sluice/engine/parallel.h>
+#include <sluice/ndarray/element_size.h>
 #include <sluice/operator/axis_layout.h>
-#include <sluice/operator/element_size.h>
 #include <sluice/operator/index_value.h>
 #include <sluice/operator/order/places.h>
 

@@ -1,8 +1,8 @@
 #include <cstdint>
 
+#include <sluice/ndarray/element_size.h>
 #include <sluice/ndarray/strided.cuh>
 #include <sluice/operator/axis_layout.h>
-#include <sluice/operator/element_size.h>
 #include <sluice/operator/fault.cuh>
 #include <sluice/operator/index_value.h>
 #include <sluice/operator/library/launch.cuh>

@@ -4,7 +4,7 @@
 
 #include <sluice/engine/parallel.h>
 #include <sluice/ndarray/detail/simd_casts.h>
-#include <sluice/operator/element_size.h>
+#include <sluice/ndarray/element_size.h>
 #include <sluice/operator/floating.h>
 #include <sluice/operator/resize/planes.h>
 #include <sluice/operator/simd/mix_rows.h>

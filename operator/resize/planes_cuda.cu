@@ -3,7 +3,7 @@
 #include <limits>
 
 #include <sluice/ndarray/early_start.cuh>
-#include <sluice/operator/element_size.h>
+#include <sluice/ndarray/element_size.h>
 #include <sluice/operator/floating.h>
 #include <sluice/operator/group.cuh>
 #include <sluice/operator/library/launch.cuh>

@@ -12,9 +12,9 @@
 #include <cuda_runtime.h>
 
 #include <sluice/ndarray/early_start.cuh>
+#include <sluice/ndarray/element_size.h>
 #include <sluice/ndarray/neighbours.cuh>
 #include <sluice/ndarray/strided.cuh>
-#include <sluice/operator/element_size.h>
 
 namespace sluice::detail {
 

@@ -3,8 +3,8 @@
 #include <type_traits>
 
 #include <sluice/engine/parallel.h>
+#include <sluice/ndarray/element_size.h>
 #include <sluice/operator/axis_layout.h>
-#include <sluice/operator/element_size.h>
 #include <sluice/operator/walk/rows.h>
 
 namespace sluice::detail {
