@@ -178,7 +178,8 @@ struct TileSums {
       multiply_lines<T>(at, rows + k, columns + k);
   }
   __device__ void await() {
-    await_products(at);
+    end_products();
+    await_products<0>(at);
   }
 
   __device__ void put(float* sums) const {

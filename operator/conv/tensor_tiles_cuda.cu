@@ -2,6 +2,7 @@
 #include <limits>
 
 #include <sluice/engine/cuda/check.h>
+#include <sluice/operator/conv/box_tiles.h>
 #include <sluice/operator/conv/tensor_tiles.cuh>
 #include <sluice/operator/conv/tensor_tiles.h>
 #include <sluice/operator/library/launch.cuh>
@@ -292,6 +293,8 @@ bool is_tiled(
 void convolution_by_tiles(
     const Queue& queue, const ConvolutionGeometry& g, const ConvolutionData& data, const ChannelEpilogue& then) {
   const auto run = [&]<class T>(T) {
+    if (g.inputs % k_of_piece == 0 && convolution_by_boxes(queue, g, data, then))
+      return;
     if (g.inputs % k_of_piece == 0)
       return by_kind<T>(queue, g, data, then);
     const Refilled filled(g);

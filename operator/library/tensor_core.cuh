@@ -61,7 +61,7 @@ __device__ inline void fetch_piece(void* to, const void* from, int bytes) {
 #endif
 }
 /// Begins to bring the line of memory that holds `from` into the GPU's cache.
-__device__ inline void fetch_line(const void* from) {
+__device__ inline void fetch_line([[maybe_unused]] const void* from) {
 #if SLUICE_TENSOR_CORES
   asm volatile("prefetch.global.L2 [%0];" ::"l"(from));
 #endif

@@ -25,11 +25,14 @@ __device__ inline void show_products() {
 __device__ inline void begin_products() {
   asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 }
-/// Waits for products that add to `sums`.
-template <int N>
-__device__ void await_products(float (&sums)[N]) {
+/// Products begun since this was said last are a group.
+__device__ inline void end_products() {
   asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
-  asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
+}
+/// Waits for products that add to `sums`, but for the last `Left` groups.
+template <int Left, int N>
+__device__ void await_products(float (&sums)[N]) {
+  asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(Left) : "memory");
 #pragma unroll
   for (float& sum : sums)
     asm volatile("" : "+f"(sum)::"memory");  // is looked at from here on, not before

@@ -1,6 +1,7 @@
 // A convolution with what follows it as one call, and batch norm as a scale and a shift.
 #include <cmath>
 
+#include "tests/operator/fused_convolutions.h"
 #include "tests/operator/heavy_reference.h"
 #include "tests/support/catch.h"
 
@@ -9,13 +10,8 @@ using namespace sluice::test;
 
 namespace {
 
-struct Case {
-  Shape x, weight;
-  ConvolutionOptions options = {};
-};
-
 // The first ones a library of a GPU takes whole, in types that tensor cores take.
-const std::vector<Case> k_cases = {
+const std::vector<FusedConvolution> k_cases = {
     {{2, 8, 6, 5}, {16, 8, 3, 3}, {.pad = {1, 1}}},
     {{1, 16, 7, 7}, {8, 16, 1, 1}, {.stride = {2, 2}}},
     {{2, 8, 9, 8}, {8, 8, 3, 2}, {.stride = {2, 3}, .pad = {1, 2}}},
@@ -26,14 +22,6 @@ const std::vector<Case> k_cases = {
     {{2, 6, 7, 5}, {6, 1, 3, 3}, {.stride = {2, 1}, .pad = {1, 1}, .groups = 6}},
     {{2, 17, 6, 6}, {33, 17, 3, 3}, {.pad = {1, 1}}},
 };
-
-NDArray draw(const Shape& shape, std::uint64_t seed, DType dtype, Device device) {
-  return random_array(shape, seed, -1, 1, dtype).to(device);
-}
-
-DType coefficients_of(DType dtype) {
-  return dtype == float64 ? float64 : float32;
-}
 
 // What is asked for, in float64, of the numbers that the arrays hold.
 NDArray reference(
@@ -50,17 +38,6 @@ NDArray reference(
   return options.activation == "relu" ? relu(y) : y;
 }
 
-ConvolutionEpilogue epilogue_of(int which, const Shape& y, DType dtype, Device device) {
-  ConvolutionEpilogue then;
-  if ((which & 1) != 0)
-    then.scale = draw({y[1]}, 3, coefficients_of(dtype), device);
-  if ((which & 2) != 0)
-    then.shift = draw({y[1]}, 4, coefficients_of(dtype), device);
-  if ((which & 4) != 0)
-    then.residual = draw(y, 5, dtype, device);
-  return then;
-}
-
 // Where something is rounded on the way, as the sums are, the result is off by that too.
 Tolerance twice(DType dtype) {
   const Tolerance one = sum_tolerance(dtype);
@@ -68,7 +45,7 @@ Tolerance twice(DType dtype) {
 }
 
 void check_cases(Device device) {
-  for (const Case& c : k_cases) {
+  for (const FusedConvolution& c : k_cases) {
     for (const DType dtype : k_heavy_dtypes) {
       const NDArray x = draw(c.x, 1, dtype, device), w = draw(c.weight, 2, dtype, device);
       const Shape y = reference_convolution(zeros(c.x), zeros(c.weight), {}, c.options).shape();
@@ -220,27 +197,6 @@ void check_folded(Device device) {
   }
 }
 
-// With all that may follow, against the CPU's in float32 of the same numbers.
-void check_tiles(const std::vector<Case>& cases, const std::vector<DType>& dtypes = {float16, bfloat16}) {
-  for (const Case& c : cases) {
-    for (const DType dtype : dtypes) {
-      CAPTURE(to_string(c.x), to_string(c.weight), name_of(dtype));
-      const NDArray x = draw(c.x, 1, dtype, cpu()), w = draw(c.weight, 2, dtype, cpu());
-      ConvolutionOptions options = c.options;
-      options.activation = "relu";
-      const Shape y = convolution(zeros(c.x), zeros(c.weight), {}, c.options).shape();
-      const ConvolutionEpilogue then = epilogue_of(7, y, dtype, cpu());
-      const ConvolutionEpilogue wide{then.scale, then.shift, then.residual.astype(float32)};
-      const NDArray wanted = convolution_fused(x.astype(float32), w.astype(float32), wide, options);
-      const ConvolutionEpilogue there{then.scale.to(gpu()), then.shift.to(gpu()), then.residual.to(gpu())};
-      const NDArray made = convolution_fused(x.to(gpu()), w.to(gpu()), there, options);
-      CHECK(differences(made.to(cpu()), wanted.astype(float64), sum_tolerance(dtype)) == "");
-      const NDArray again = convolution_fused(x.to(gpu()), w.to(gpu()), there, options);
-      CHECK(differences(again.to(cpu()), made.to(cpu())) == "");
-    }
-  }
-}
-
 }  // namespace
 
 TEST_CASE("A convolution with what follows it agrees with plain loops", "[conv][fused]") {
@@ -289,47 +245,6 @@ TEST_CASE("On a GPU the sum of a half type is rounded once", "[conv][fused][gpu]
   w.slice(1, 1, 2).assign(1);
   const ConvolutionEpilogue then{.residual = full({1, 8, 4, 4}, -2048, {.dtype = float16}).to(gpu())};
   CHECK(max(convolution_fused(x, w.to(gpu()), then)).to(cpu()).astype(float32).item<float>() == 1);
-}
-
-// By how many pixels and channels there are, and how many terms: tiles that end within an image or beside it, with
-// steps fewer and more than a block keeps under way, of one block or of several that share it.
-TEST_CASE("Tiles of a convolution of a half type end where its result ends", "[conv][fused][gpu]") {
-  SLUICE_NEEDS_GPUS(1);
-  check_tiles({
-      {{2, 64, 9, 7}, {136, 64, 1, 1}},
-      {{1, 128, 12, 11}, {72, 128, 1, 1}, {.stride = {2, 1}}},
-      {{3, 40, 5, 5}, {72, 40, 3, 3}, {.pad = {1, 1}}},
-      {{2, 72, 7, 5}, {64, 72, 5, 3}, {.pad = {2, 0}, .dilation = {1, 2}}},
-      {{1, 3, 31, 30}, {64, 3, 7, 7}, {.stride = {2, 2}, .pad = {3, 3}}},
-      {{2, 4, 11, 13}, {8, 4, 4, 5}, {.stride = {1, 2}, .pad = {2, 1, 0, 3}, .dilation = {2, 1}}},
-      {{2, 1, 6, 9}, {16, 1, 3, 2}, {.stride = {2, 2}}},
-      {{1, 20, 9, 9}, {8, 20, 1, 1}},
-      // Few channels of which no two pixels are neighbours in what a result reads, or all are.
-      {{1, 3, 9, 12}, {8, 3, 4, 5}, {.stride = {1, 2}, .dilation = {1, 2}}},
-      {{1, 3, 9, 12}, {8, 3, 4, 5}, {.pad = {1, 1}}},
-  });
-}
-TEST_CASE("Tiles of each extent hold every pixel and channel of a convolution of a half type", "[conv][fused][gpu]") {
-  SLUICE_NEEDS_GPUS(1);
-  check_tiles(
-      {
-          {{1, 8, 65, 131}, {64, 8, 1, 1}},   // too many for one turn of the smallest
-          {{1, 8, 65, 131}, {128, 8, 1, 1}},  // and of narrow ones
-      },
-      {float16});
-}
-TEST_CASE("Large tiles of a convolution of a half type, of many steps", "[conv][fused][gpu][hardware]") {
-  SLUICE_NEEDS_GPUS(1);
-  check_tiles({
-      {{1, 8, 93, 93}, {128, 8, 3, 3}},
-      {{1, 64, 93, 93}, {136, 64, 3, 3}, {.pad = {1, 1}}},
-      {{8, 256, 14, 14}, {256, 256, 3, 3}, {.pad = {1, 1}}},
-      {{1, 200, 95, 94}, {64, 200, 3, 3}, {.pad = {0, 1}}},
-      {{4, 64, 65, 65}, {264, 64, 3, 3}, {.stride = {1, 2}}},
-      {{1, 264, 130, 130}, {520, 264, 1, 1}},
-      {{1, 256, 14, 14}, {264, 256, 3, 3}, {.pad = {1, 1}}},
-      {{1, 2048, 7, 7}, {512, 2048, 1, 1}},
-  });
 }
 
 TEST_CASE("The gradients of a convolution with what follows it are those of the calls one by one", "[conv][fused]") {

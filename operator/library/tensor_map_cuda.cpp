@@ -1,0 +1,112 @@
+#include <cuda_runtime.h>
+
+#include <sluice/operator/library/tensor_map_cuda.h>
+
+namespace sluice::detail {
+namespace {
+
+using EncodeImages = CUresult(
+    CUtensorMap*,
+    CUtensorMapDataType,
+    cuuint32_t,
+    void*,
+    const cuuint64_t*,
+    const cuuint64_t*,
+    const int*,
+    const int*,
+    cuuint32_t,
+    cuuint32_t,
+    const cuuint32_t*,
+    CUtensorMapInterleave,
+    CUtensorMapSwizzle,
+    CUtensorMapL2promotion,
+    CUtensorMapFloatOOBfill);
+using EncodeLines = CUresult(
+    CUtensorMap*,
+    CUtensorMapDataType,
+    cuuint32_t,
+    void*,
+    const cuuint64_t*,
+    const cuuint64_t*,
+    const cuuint32_t*,
+    const cuuint32_t*,
+    CUtensorMapInterleave,
+    CUtensorMapSwizzle,
+    CUtensorMapL2promotion,
+    CUtensorMapFloatOOBfill);
+
+// Found when the program runs: it need not be linked with the driver.
+template <class Function>
+Function* driver_function(const char* name) {
+  constexpr unsigned version = 12000;
+  void* entry = nullptr;
+  cudaDriverEntryPointQueryResult result{};
+  const cudaError_t status = cudaGetDriverEntryPointByVersion(name, &entry, version, cudaEnableDefault, &result);
+  if (status == cudaSuccess && result == cudaDriverEntryPointSuccess)
+    return reinterpret_cast<Function*>(entry);
+  cudaGetLastError();
+  return nullptr;
+}
+
+constexpr cuuint64_t k_each = 2;  // bytes of a number
+constexpr cuuint32_t k_of_line = k_box_line / k_each;
+
+CUtensorMapDataType type_of(DType dtype) {
+  return dtype == DType::float16 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16 : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
+}
+
+}  // namespace
+
+bool describe_images(CUtensorMap& map, const ImageMap& of, int pixels) {
+  static EncodeImages* const encode = driver_function<EncodeImages>("cuTensorMapEncodeIm2col");
+  if (encode == nullptr)
+    return false;
+  const auto channels = static_cast<cuuint64_t>(of.channels), width = static_cast<cuuint64_t>(of.width);
+  const auto height = static_cast<cuuint64_t>(of.height), images = static_cast<cuuint64_t>(of.images);
+  const cuuint64_t extents[] = {channels, width, height, images};
+  const cuuint64_t strides[] = {channels * k_each, channels * width * k_each, channels * width * height * k_each};
+  const int first[] = {static_cast<int>(-of.pad[1]), static_cast<int>(-of.pad[0])};
+  const int last[] = {static_cast<int>(of.beyond[1]), static_cast<int>(of.beyond[0])};
+  const cuuint32_t steps[] = {1, static_cast<cuuint32_t>(of.stride[1]), static_cast<cuuint32_t>(of.stride[0]), 1};
+  return encode(
+             &map,
+             type_of(of.dtype),
+             4,
+             const_cast<void*>(of.data),
+             extents,
+             strides,
+             first,
+             last,
+             k_of_line,
+             static_cast<cuuint32_t>(pixels),
+             steps,
+             CU_TENSOR_MAP_INTERLEAVE_NONE,
+             CU_TENSOR_MAP_SWIZZLE_128B,
+             CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+             CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;
+}
+
+bool describe_lines(CUtensorMap& map, const LineMap& of, int outer) {
+  static EncodeLines* const encode = driver_function<EncodeLines>("cuTensorMapEncodeTiled");
+  if (encode == nullptr)
+    return false;
+  const auto channels = static_cast<cuuint64_t>(of.channels), inner = static_cast<cuuint64_t>(of.inner);
+  const cuuint64_t extents[] = {channels, inner, static_cast<cuuint64_t>(of.outer)};
+  const cuuint64_t strides[] = {channels * k_each, channels * inner * k_each};
+  const cuuint32_t box[] = {k_of_line, 1, static_cast<cuuint32_t>(outer)}, steps[] = {1, 1, 1};
+  return encode(
+             &map,
+             type_of(of.dtype),
+             3,
+             const_cast<void*>(of.data),
+             extents,
+             strides,
+             box,
+             steps,
+             CU_TENSOR_MAP_INTERLEAVE_NONE,
+             CU_TENSOR_MAP_SWIZZLE_128B,
+             CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+             CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;
+}
+
+}  // namespace sluice::detail
