@@ -21,13 +21,13 @@ inline constexpr int k_box_threads = k_box_multipliers + 32;
 
 template <class T>
 struct BoxConvolution {
-  const T* residual;
+  const T *weight, *residual;
   T* y;
   const float *scale, *shift;
   bool relu;
   std::int32_t pixels, outputs, tiles;
   std::int32_t kernel[2], stride[2], dilation[2], pad[2];
-  std::int32_t lines;  // of a pixel's channels
+  std::int32_t inputs, lines;  // channels, and lines of a pixel's
   Divider<std::int32_t> out_plane, out_width, tiles_across;
 };
 
@@ -84,6 +84,20 @@ struct BoxTile {
     first_output = (tile - down * p.tiles_across.value()) * Columns;
   }
 };
+
+/// Begins to bring a tile's terms that are a weight's nearer, as fetch_weight() does.
+template <int Columns, class T>
+__device__ void fetch_columns(const BoxConvolution<T>& p, const BoxTile<Columns>& tile) {
+  constexpr int k_of_line = k_box_line / static_cast<int>(sizeof(T));
+  const int taps = p.kernel[0] * p.kernel[1], all = Columns * ((taps * p.inputs + k_of_line - 1) / k_of_line);
+  if (tile.first_pixel != 0)  // others of these channels read the same
+    return;
+  for (int i = static_cast<int>(threadIdx.x); i < all; i += k_box_threads) {
+    const std::int32_t output = tile.first_output + i % Columns;
+    if (output < p.outputs)
+      fetch_line(p.weight + static_cast<std::int64_t>(output) * taps * p.inputs + i / Columns * k_of_line);
+  }
+}
 
 /// Has terms copied into stage after stage, as they are read. One thread.
 template <class T, int Columns, bool Pointwise>
@@ -293,11 +307,14 @@ __global__ void __launch_bounds__(k_box_threads, BoxStages<Columns>::k_blocks) c
     [[maybe_unused]] const __grid_constant__ CUtensorMap x,
     [[maybe_unused]] const __grid_constant__ CUtensorMap weight,
     [[maybe_unused]] const __grid_constant__ BoxConvolution<T> p) {
-  start_early();
 #if SLUICE_WARPGROUPS
   const BoxRing<Columns> ring{shared_room<BoxStages<Columns>::k_room>()};
-  ring.make();
   const auto first = static_cast<std::int32_t>(blockIdx.x), blocks = static_cast<std::int32_t>(gridDim.x);
+  fetch_columns<Columns>(p, BoxTile<Columns>(p, first));
+  ring.make();
+#endif
+  start_early();
+#if SLUICE_WARPGROUPS
   if (threadIdx.x == k_box_multipliers) {
     BoxCopies<T, Columns, Pointwise> copies{ring, x, weight, p};
     for (std::int32_t tile = first; tile < p.tiles; tile += blocks)

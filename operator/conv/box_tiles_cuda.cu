@@ -2,7 +2,6 @@
 #include <cstdint>
 
 #include <sluice/engine/cuda/check.h>
-#include <sluice/ndarray/detail/gpu_build.h>
 #include <sluice/operator/conv/box_tiles.cuh>
 #include <sluice/operator/conv/box_tiles.h>
 #include <sluice/operator/library/launch.cuh>
@@ -77,6 +76,7 @@ template <class T>
 BoxConvolution<T> boxed(
     const ConvolutionGeometry& g, const ConvolutionData& data, const ChannelEpilogue& then, std::int64_t columns) {
   BoxConvolution<T> p{
+      .weight = static_cast<const T*>(data.weight),
       .residual = static_cast<const T*>(then.residual),
       .y = static_cast<T*>(data.y),
       .scale = static_cast<const float*>(then.scale),
@@ -89,6 +89,7 @@ BoxConvolution<T> boxed(
       .stride = {},
       .dilation = {},
       .pad = {},
+      .inputs = static_cast<std::int32_t>(g.inputs),
       .lines = static_cast<std::int32_t>(parts_of(g.inputs, k_of_line)),
       .out_plane = Divider<std::int32_t>(g.out_plane()),
       .out_width = Divider<std::int32_t>(g.out[1]),

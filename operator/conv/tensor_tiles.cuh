@@ -6,21 +6,12 @@
 // end.
 #include <cstdint>
 
-#ifdef __CUDACC__
-#include <cooperative_groups.h>
-#endif
-
 #include <sluice/ndarray/early_start.cuh>
 #include <sluice/ndarray/neighbours.cuh>
 #include <sluice/ndarray/strided.cuh>
+#include <sluice/operator/library/partners.cuh>
 #include <sluice/operator/library/tensor_core.cuh>
 #include <sluice/operator/library/warpgroup.cuh>
-
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-#define SLUICE_CLUSTERS 1
-#else
-#define SLUICE_CLUSTERS 0
-#endif
 
 namespace sluice::detail {
 
@@ -38,8 +29,9 @@ struct TiledConvolution {
   Divider<std::int32_t> out_plane, out_width, pieces, kernel_width;  // pieces: of a pixel's channels
 };
 
-/// Rows x Columns results a block, of WarpRows x WarpColumns a warp.
-template <int Rows, int Columns, int WarpRows, int WarpColumns>
+/// Rows x Columns results a block, of WarpRows x WarpColumns a warp; Stages: steps whose terms are there or on their
+/// way.
+template <int Rows, int Columns, int WarpRows, int WarpColumns, int Stages = 3>
 struct TileShape {
   static constexpr int k_rows = Rows, k_columns = Columns;
   static constexpr int k_warp_rows = WarpRows, k_warp_columns = WarpColumns;
@@ -47,7 +39,7 @@ struct TileShape {
   static constexpr int k_threads = 32 * k_warps_across * (Rows / WarpRows);
   static constexpr int k_pieces = 8;  // of terms fetched together, of each row and column
   static constexpr int k_line = k_pieces * k_piece_bytes;
-  static constexpr int k_stages = 3;  // steps whose terms are there or on their way
+  static constexpr int k_stages = Stages;
   static constexpr int k_stage = (Rows + Columns) * k_line;
   // Sums lie in the same room later, a few columns more a row so that rows begin in different banks.
   static constexpr int k_sums_pitch = Columns + 8;
@@ -239,53 +231,11 @@ struct TileSums {
 __device__ inline void show_fetched() {}
 #endif
 
-/// Blocks that share a tile, each with some of its terms, and see each other's sums: a cluster (sm_90), or one alone.
-template <bool Several>
-struct TilePartners {
-  int count = 1, mine = 0;
-
-  __device__ TilePartners() {
-#if SLUICE_CLUSTERS
-    if constexpr (Several) {
-      count = static_cast<int>(cooperative_groups::this_cluster().num_blocks());
-      mine = static_cast<int>(cooperative_groups::this_cluster().block_rank());
-    }
-#endif
-  }
-  __device__ void meet() const {
-#if SLUICE_CLUSTERS
-    if constexpr (Several)
-      return cooperative_groups::this_cluster().sync();
-#endif
-    __syncthreads();
-  }
-  /// What stands at `here` of this block's sums, added up over all blocks, in their order.
-  template <int V>
-  __device__ Neighbours<float, V> sum(const float* here) const {
-    using Some = Neighbours<float, V>;
-#if SLUICE_CLUSTERS
-    if constexpr (Several) {
-      Some total{};
-#pragma unroll 4
-      for (int i = 0; i < count; ++i) {
-        const auto part = *reinterpret_cast<const Some*>(
-            cooperative_groups::this_cluster().map_shared_rank(const_cast<float*>(here), static_cast<unsigned>(i)));
-#pragma unroll
-        for (int j = 0; j < V; ++j)
-          total.at[j] += part.at[j];
-      }
-      return total;
-    }
-#endif
-    return *reinterpret_cast<const Some*>(here);
-  }
-};
-
 /// What follows the sums, eight channels of a pixel a thread at once. Of partners each has some rows.
 template <class T, class Shape, bool Several>
 __device__ void finish_tile(
     const TiledConvolution<T>& p,
-    const TilePartners<Several>& partners,
+    const Partners<Several>& partners,
     const float* sums,
     std::int32_t first_pixel,
     std::int32_t first_output) {
@@ -359,23 +309,40 @@ __device__ void sum_tile(
   __syncthreads();
 }
 
+/// Begins to bring a tile's terms of steps [begin, end) that are a weight's nearer. Nothing is read of memory that the
+/// kernel may have to wait for: a line that is written later is that in the cache.
+template <class Shape, class T>
+__device__ void fetch_weight(
+    const TiledConvolution<T>& p, std::int32_t first_output, std::int32_t begin, std::int32_t end) {
+  constexpr int k_of_piece = k_piece_bytes / static_cast<int>(sizeof(T));
+  for (int i = static_cast<int>(threadIdx.x); i < Shape::k_columns * (end - begin); i += Shape::k_threads) {
+    const std::int32_t output = first_output + i % Shape::k_columns;
+    const std::int32_t piece = (begin + i / Shape::k_columns) * Shape::k_pieces;
+    if (output < p.outputs)
+      fetch_line(p.weight + (static_cast<std::int64_t>(output) * p.depth + piece) * k_of_piece);
+  }
+}
+
 /// Tiles of neighbouring channels come one after the other: they read the same pixels. With Shared, each is one of a
 /// cluster of blocks.
 template <class T, class Shape, bool Pointwise, bool Shared>
 __global__ void __launch_bounds__(Shape::k_threads, Shape::k_blocks)
     convolve_tiles_kernel(TiledConvolution<T> p, Divider<std::int32_t> tiles_across) {
-  start_early();
-  unsigned char* const room = shared_room<Shape::k_room>();
-  const TilePartners<Shared> partners;
+  const Partners<Shared> partners;
   const auto tile = static_cast<std::int32_t>(blockIdx.x) / partners.count, down = tiles_across.divide(tile);
   const std::int32_t first_pixel = down * Shape::k_rows;
   const std::int32_t first_output = (tile - down * tiles_across.value()) * Shape::k_columns;
   const TileFetcher<T, Shape, Pointwise> fetcher(p, first_pixel, first_output);
   const std::int32_t steps = (p.depth + Shape::k_pieces - 1) / Shape::k_pieces;
+  const std::int32_t begin = steps * partners.mine / partners.count;
+  const std::int32_t end = steps * (partners.mine + 1) / partners.count;
+  if (Shared && first_pixel == 0)  // others of these channels read the same
+    fetch_weight<Shape>(p, first_output, begin, end);
+  start_early();
+  unsigned char* const room = shared_room<Shape::k_room>();
   fetch_residual<Shape>(p, first_pixel, first_output);
   TileSums<Shape> sums;
-  sum_tile<T>(
-      sums, fetcher, room, steps * partners.mine / partners.count, steps * (partners.mine + 1) / partners.count);
+  sum_tile<T>(sums, fetcher, room, begin, end);
   auto* const in_room = reinterpret_cast<float*>(room);
   sums.put(in_room);
   partners.meet();

@@ -177,6 +177,7 @@ std::int64_t tiles_of(const ConvolutionGeometry& g) {
 using Large = TileShape<128, 128, 64, 32>;
 using Narrow = TileShape<128, 64, 32, 32>;
 using Small = TileShape<64, 64, 32, 32>;
+using SmallShared = TileShape<64, 64, 32, 32, 6>;  // of which two find room: what one waits for comes at once
 
 template <class Shape>
 Divider<std::int32_t> tiles_across(const ConvolutionGeometry& g) {
@@ -246,7 +247,7 @@ void by_shape(const Queue& queue, const ConvolutionGeometry& g, const TiledConvo
     if (large > 1 && tiles <= k_multiprocessors / 2 && tiles * large > k_multiprocessors * 2 / 3)
       return launch_shared<T, Large, Pointwise>(queue, g, p, large);
     if (small > 1 && tiles <= k_multiprocessors / 2)
-      return launch_shared<T, Small, Pointwise>(queue, g, p, small);
+      return launch_shared<T, SmallShared, Pointwise>(queue, g, p, small);
   }
 #endif
   const double large = time_of<Large>(g, 1), narrow = time_of<Narrow>(g, 1.15), small = time_of<Small>(g, 1.4);

@@ -123,7 +123,7 @@ __device__ void multiply_add(float (&sums)[4], const std::uint32_t (&a)[4], cons
   const auto number = [](std::uint32_t word, int which) {
     const auto bits = static_cast<std::uint16_t>(which == 0 ? word : word >> 16);
     T value;
-    std::memcpy(&value, &bits, sizeof(value));
+    std::memcpy(static_cast<void*>(&value), &bits, sizeof(value));
     return static_cast<float>(value);
   };
   for (int half = 0; half < 2; ++half) {
