@@ -10,6 +10,7 @@
 #include <sluice/operator/matmul/algorithm_cuda.h>
 #include <sluice/operator/matmul/precision.h>
 #include <sluice/operator/matmul/product.h>
+#include <sluice/operator/matmul/row_product.h>
 #include <sluice/operator/matmul/small_product.h>
 #include <sluice/operator/workspace.h>
 
@@ -205,6 +206,8 @@ void product_gpu(const Queue& queue, const GemmProblem& p, void* row_sums) {
       return integer_product_gpu(queue, p);
     if (is_small_product(p))
       return small_product_gpu(queue, p, row_sums);
+    if (row_sums == nullptr && is_row_product(p))
+      return row_product_gpu(queue, p);
     require<UnsupportedError>(
         is_plain(p), [&] { return message("matmul: on a GPU, operands need rows or columns of neighbours"); });
     if (row_sums != nullptr)

@@ -11,6 +11,7 @@ LATER = {
     "operator/update/update_cuda.cu": "update_kernel",
     "operator/conv/tensor_tiles.cuh": "convolve_tiles_kernel",
     "operator/conv/box_tiles.cuh": "convolve_boxes_kernel",
+    "operator/matmul/row_product_cuda.cu": "row_product_kernel",
 }
 NOTES = re.compile(r"\b(?:check|note)_early_launch\s*\(")
 CHECKS = re.compile(r"\b(?:(?:check|note)_early_launch|check_launch|cudaGetLastError)\s*\(")

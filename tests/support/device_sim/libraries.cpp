@@ -16,6 +16,7 @@
 #include <sluice/operator/fused/compiled.h>
 #include <sluice/operator/library/channel.h>
 #include <sluice/operator/matmul/product.h>
+#include <sluice/operator/matmul/row_product.h>
 #include <sluice/operator/matmul/small_product.h>
 
 #include "tests/support/cuda_sim/sim.h"
@@ -128,6 +129,8 @@ void product_gpu(const Queue& queue, const GemmProblem& p, void* row_sums) {
   }
   if (p.batch * p.m * p.n * p.k > 0 && is_small_product(p))
     return small_product_gpu(queue, p, row_sums);
+  if (p.batch * p.m * p.n * p.k > 0 && row_sums == nullptr && is_row_product(p))
+    return row_product_gpu(queue, p);
   require<UnsupportedError>(p.batch * p.m * p.n * p.k == 0 || is_plain(p), [&] {
     return message("matmul: on a GPU, operands need rows or columns of neighbours");
   });

@@ -1,0 +1,86 @@
+// Products of a few rows on a GPU, as a layer makes them of one sample: of as many terms as fill vectors or do not.
+#include "tests/operator/heavy_reference.h"
+#include "tests/support/catch.h"
+
+using namespace sluice;
+using namespace sluice::test;
+
+namespace {
+
+NDArray draw(const Shape& shape, std::uint64_t seed, DType dtype) {
+  return random_array(shape, seed, -1, 1, dtype);
+}
+
+// What a dense layer of x, w and b makes on a GPU, beside the same in float64.
+std::string differences_of(const NDArray& x, const NDArray& w, const NDArray& b, bool relu) {
+  const DenseOptions options{.activation = relu ? "relu" : ""};
+  const auto wide = [](const NDArray& array) { return array.defined() ? array.to(cpu()).astype(float64) : array; };
+  const NDArray wanted = dense(wide(x), wide(w), wide(b), options);
+  return differences(dense(x, w, b, options).to(cpu()), wanted, sum_tolerance(x.dtype()));
+}
+
+}  // namespace
+
+TEST_CASE("A few rows times columns of many neighbouring terms agree with float64 on a GPU", "[matmul][gpu]") {
+  SLUICE_NEEDS_GPUS(1);
+  for (const DType dtype : k_heavy_dtypes) {
+    for (const std::int64_t m : {1, 2, 3, 4, 5}) {
+      // One vector behind whole rounds of a warp, one before, fewer than the loads under way; no whole vectors.
+      for (const std::int64_t k : {1032, 1272, 2048, 1037}) {
+        for (const std::int64_t n : {1, 6}) {
+          CAPTURE(dtype, m, k, n);
+          const NDArray x = draw({m, k}, 1, dtype).to(gpu()), w = draw({n, k}, 2, dtype).to(gpu());
+          CHECK(differences_of(x, w, {}, false) == "");
+          CHECK(differences_of(x, w, draw({n}, 3, dtype).to(gpu()), true) == "");
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("A few rows of a product lie anywhere on a GPU", "[matmul][gpu]") {
+  SLUICE_NEEDS_GPUS(1);
+  for (const DType dtype : {float16, float32}) {
+    const NDArray all = draw({6, 1100}, 1, dtype).to(gpu()), weights = draw({7, 1100}, 2, dtype).to(gpu());
+    for (const std::int64_t first : {0, 1, 8}) {
+      CAPTURE(dtype, first);
+      const NDArray w = weights.slice(1, first, first + 1032);
+      CHECK(differences_of(all.slice(0, 0, 6, 2).slice(1, 8, 1040), w, {}, false) == "");
+      CHECK(
+          differences_of(all.slice(0, 1, 3).slice(1, first, first + 1032), weights.slice(1, 0, 1032), {}, true) == "");
+      CHECK(differences_of(all.slice(0, 0, 1).slice(1, 0, 1032).broadcast_to({3, 1032}), w, {}, false) == "");
+    }
+  }
+}
+
+TEST_CASE("NaN and infinity pass a product of a few rows on a GPU, relu too", "[matmul][gpu]") {
+  SLUICE_NEEDS_GPUS(1);
+  NDArray x = ones({2, 1040}, {.dtype = float16});
+  x.slice(0, 1, 2).slice(1, 1039, 1040).assign(NAN);
+  NDArray w = full({3, 1040}, -1, {.dtype = float16});
+  w.slice(0, 2, 3).slice(1, 3, 4).assign(INFINITY);
+  const std::vector<float> got =
+      dense(x.to(gpu()), w.to(gpu()), {}, {.activation = "relu"}).astype(float32).to(cpu()).to_vector<float>();
+  CHECK(got[0] == 0);
+  CHECK(got[2] == INFINITY);
+  for (const std::size_t at : {3, 4, 5})
+    CHECK(std::isnan(got[at]));
+}
+
+TEST_CASE("Gradients of a product of a few rows add to what there is on a GPU", "[matmul][gpu]") {
+  SLUICE_NEEDS_GPUS(1);
+  const NDArray w = draw({3, 1032}, 2, float32), head = draw({2, 1032}, 3, float32);
+  NDArray x[2] = {draw({2, 3}, 1, float32), draw({2, 3}, 1, float32).to(gpu())};
+  for (NDArray& each : x) {
+    each.attach_grad(GradReq::add);
+    for (int twice = 0; twice < 2; ++twice) {
+      NDArray y;
+      {
+        const autograd::RecordScope record;
+        y = matmul(each, w.to(each.device()));
+      }
+      y.backward(head.to(each.device()));
+    }
+  }
+  CHECK(differences(x[1].grad().to(cpu()), x[0].grad().astype(float64), sum_tolerance(float32)) == "");
+}
