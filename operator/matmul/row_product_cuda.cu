@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cstdint>
 
 #include <sluice/ndarray/early_start.cuh>
@@ -11,10 +12,12 @@
 namespace sluice::detail {
 namespace {
 
-// A warp has a column. Its lanes read b in vectors, each every 32nd, and x as often, from the nearest cache.
+// A warp has one or two columns, and then the next ones. Its lanes read them in vectors, each every 32nd, and x as
+// often, from the nearest cache.
 constexpr int k_vector = 16;  // bytes
 constexpr int k_most_rows = 4;
-constexpr int k_warps = 4;  // of a block: little is left for few blocks at the end
+constexpr int k_warps = 4;                        // of a block: little is left for few blocks at the end
+constexpr std::int64_t k_most_blocks = 132 * 16;  // what a large GPU has room for
 
 template <class T>
 struct RowProduct {
@@ -25,69 +28,98 @@ struct RowProduct {
   bool relu, accumulate;
 };
 
-/// Adds a vector's products of each row to the lane's sums.
+/// What a lane reads of some columns, and adds up with each row.
 template <class T, int rows>
-__device__ void add_products(
-    const RowProduct<T>& p, const Neighbours<T, k_vector / sizeof(T)>& b, std::int32_t at, Compute<T> (&sums)[rows]) {
-  constexpr int V = k_vector / static_cast<int>(sizeof(T));
+struct RowSums {
+  static constexpr int V = k_vector / static_cast<int>(sizeof(T));
+  static constexpr int k_columns = rows == 1 ? 1 : 2;
+  static constexpr int k_ahead = 4 / k_columns;  // vectors of each column that are on their way
   using Some = Neighbours<T, V>;
+  Compute<T> at[k_columns][rows] = {};
+
+  __device__ static const Some* vectors(const T* data) { return reinterpret_cast<const Some*>(data); }
+
+  /// With the vectors from `first` on, every 32nd.
+  __device__ void add(const RowProduct<T>& p, const T* const (&columns)[k_columns], std::int32_t first) {
+    Some several[k_ahead][k_columns];
 #pragma unroll
-  for (int row = 0; row < rows; ++row) {
-    const Some a = reinterpret_cast<const Some*>(p.a + row * p.a_row)[at];
+    for (int i = 0; i < k_ahead; ++i) {
 #pragma unroll
-    for (int j = 0; j < V; ++j)
-      sums[row] += static_cast<Compute<T>>(a.at[j]) * static_cast<Compute<T>>(b.at[j]);
+      for (int c = 0; c < k_columns; ++c)
+        several[i][c] = first + 32 * i < p.vectors ? vectors(columns[c])[first + 32 * i] : Some{};
+    }
+#pragma unroll
+    for (int i = 0; i < k_ahead; ++i) {
+      if (first + 32 * i >= p.vectors)
+        break;  // nothing is not multiplied: what x has there may be NaN
+#pragma unroll
+      for (int row = 0; row < rows; ++row) {
+        const Some a = vectors(p.a + row * p.a_row)[first + 32 * i];
+#pragma unroll
+        for (int c = 0; c < k_columns; ++c) {
+#pragma unroll
+          for (int j = 0; j < V; ++j)
+            at[c][row] += static_cast<Compute<T>>(a.at[j]) * static_cast<Compute<T>>(several[i][c].at[j]);
+        }
+      }
+    }
   }
-}
+
+  /// Over all lanes, and what follows: lane i writes the i-th result.
+  __device__ void finish(const RowProduct<T>& p, std::int32_t column, int lane) {
+#pragma unroll
+    for (int i = 0; i < k_columns * rows; ++i) {
+      Compute<T> sum = at[i / rows][i % rows];
+#pragma unroll
+      for (int apart = 16; apart > 0; apart /= 2)
+        sum += __shfl_xor_sync(k_whole_warp, sum, apart);
+      if (lane != i || column + i / rows >= p.n)
+        continue;
+      T* const to = p.c + i % rows * p.c_row + column + i / rows;
+      if (p.accumulate)
+        sum += static_cast<Compute<T>>(*to);
+      if (p.bias != nullptr)
+        sum += static_cast<Compute<T>>(p.bias[column + i / rows]);
+      *to = T(p.relu && sum <= Compute<T>(0) ? Compute<T>(0) : sum);  // NaN stays
+    }
+  }
+};
 
 template <class T, int rows>
 __global__ void __launch_bounds__(32 * k_warps) row_product_kernel(RowProduct<T> p) {
-  constexpr int V = k_vector / static_cast<int>(sizeof(T)), k_ahead = 4;
-  constexpr int k_lines = 128 / k_vector;  // vectors of a line of the cache
-  using Some = Neighbours<T, V>;
+  using Sums = RowSums<T, rows>;
+  constexpr std::int32_t k_lines = 128 / k_vector;  // vectors of a line of the cache
   const int lane = static_cast<int>(threadIdx.x) % 32;
-  const auto column = static_cast<std::int32_t>(blockIdx.x) * k_warps + static_cast<int>(threadIdx.x) / 32;
-  const bool there = column < p.n;
-  const Some* const b = reinterpret_cast<const Some*>(p.b + (there ? column : 0) * p.b_column);
-  for (std::int32_t at = lane * k_lines; at < p.vectors; at += 32 * k_lines)
-    fetch_line(b + at);
-  start_early();
-  if (!there)
-    return;
-  Compute<T> sums[rows] = {};
-  std::int32_t at = lane;
-  for (; at + (k_ahead - 1) * 32 < p.vectors; at += k_ahead * 32) {
-    Some several[k_ahead];
+  const auto warp = static_cast<std::int32_t>(blockIdx.x) * k_warps + static_cast<int>(threadIdx.x) / 32;
+  const auto all_columns = static_cast<std::int32_t>(gridDim.x) * k_warps * Sums::k_columns;
+  const std::int32_t first = warp * Sums::k_columns;
+  const T* columns[Sums::k_columns];
+  const auto choose = [&](std::int32_t column) {
 #pragma unroll
-    for (int i = 0; i < k_ahead; ++i)
-      several[i] = b[at + 32 * i];
+    for (int c = 0; c < Sums::k_columns; ++c)
+      columns[c] = p.b + static_cast<std::int64_t>(column + c < p.n ? column + c : p.n - 1) * p.b_column;
+  };
+  choose(first);
 #pragma unroll
-    for (int i = 0; i < k_ahead; ++i)
-      add_products<T, rows>(p, several[i], at + 32 * i, sums);
+  for (int c = 0; c < Sums::k_columns; ++c) {
+    for (std::int32_t at = lane * k_lines; at < p.vectors; at += 32 * k_lines)
+      fetch_line(Sums::vectors(columns[c]) + at);
   }
-  for (; at < p.vectors; at += 32)
-    add_products<T, rows>(p, b[at], at, sums);
-#pragma unroll
-  for (int row = 0; row < rows; ++row) {
-#pragma unroll
-    for (int apart = 16; apart > 0; apart /= 2)
-      sums[row] += __shfl_xor_sync(k_whole_warp, sums[row], apart);
-    if (lane != row)
-      continue;
-    T* const to = p.c + row * p.c_row + column;
-    Compute<T> sum = sums[row];
-    if (p.accumulate)
-      sum += static_cast<Compute<T>>(*to);
-    if (p.bias != nullptr)
-      sum += static_cast<Compute<T>>(p.bias[column]);
-    *to = T(p.relu && sum <= Compute<T>(0) ? Compute<T>(0) : sum);  // NaN stays
+  start_early();
+  for (std::int32_t column = first; column < p.n; column += all_columns) {
+    choose(column);
+    Sums sums;
+    for (std::int32_t at = lane; at < p.vectors; at += 32 * Sums::k_ahead)
+      sums.add(p, columns, at);
+    sums.finish(p, column, lane);
   }
 }
 
 template <class T, int rows>
 void launch(const Queue& queue, const RowProduct<T>& p) {
   const cudaStream_t stream = stream_of(queue);
-  const auto blocks = static_cast<unsigned>((p.n + k_warps - 1) / k_warps);
+  constexpr std::int64_t k_of_block = k_warps * RowSums<T, rows>::k_columns;
+  const auto blocks = static_cast<unsigned>(std::min((p.n + k_of_block - 1) / k_of_block, k_most_blocks));
   row_product_kernel<T, rows><<<blocks, 32 * k_warps, 0, stream>>>(p);
   check_early_launch("row_product", stream);
 }
