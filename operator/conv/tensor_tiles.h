@@ -2,6 +2,7 @@
 
 // Convolutions of two-byte types on a GPU's tensor cores by a kernel of ours, with what follows them.
 #include <sluice/operator/conv/geometry.h>
+#include <sluice/operator/matmul/gemm.h>
 
 namespace sluice::detail {
 
@@ -17,5 +18,9 @@ bool is_tiled(
 /// All of it, rounded once; is_tiled(). The same bits every time.
 void convolution_by_tiles(
     const Queue& queue, const ConvolutionGeometry& g, const ConvolutionData& data, const ChannelEpilogue& then);
+
+/// A product of floats in TF32, where that is asked for, whose tiles are few: each is shared by some blocks. Terms of
+/// rows of a and of columns of b are neighbours. False, and nothing done, where it is none of these.
+bool product_by_tiles(const Queue& queue, const GemmProblem& problem);
 
 }  // namespace sluice::detail

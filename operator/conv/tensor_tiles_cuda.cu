@@ -7,6 +7,7 @@
 #include <sluice/operator/conv/tensor_tiles.h>
 #include <sluice/operator/library/launch.cuh>
 #include <sluice/operator/library/nvrtc.h>
+#include <sluice/operator/matmul/precision.h>
 #include <sluice/operator/workspace.h>
 
 namespace sluice::detail {
@@ -14,10 +15,11 @@ namespace {
 
 constexpr std::int64_t k_most = std::numeric_limits<std::int32_t>::max() / 2;
 
-constexpr std::int64_t k_of_piece = 8;  // numbers
+constexpr std::int64_t k_of_piece = 8;  // numbers of two bytes
 
-std::int64_t pieces_of(std::int64_t channels) {
-  return (channels + k_of_piece - 1) / k_of_piece;
+std::int64_t pieces_of(std::int64_t channels, DType dtype = DType::float16) {
+  const std::int64_t of_piece = k_piece_bytes / static_cast<std::int64_t>(size_of(dtype));
+  return (channels + of_piece - 1) / of_piece;
 }
 
 bool is_aligned(const void* data) {
@@ -133,7 +135,7 @@ void make_pieces(const Queue& queue, const ConvolutionData& from, T* x, T* weigh
 template <class T>
 TiledConvolution<T> tiled(
     const ConvolutionGeometry& g, const ConvolutionData& data, const ChannelEpilogue& then, std::int32_t row_end) {
-  const std::int64_t pieces = pieces_of(g.inputs);
+  const std::int64_t pieces = pieces_of(g.inputs, g.dtype);
   TiledConvolution<T> p{
       .x = static_cast<const T*>(data.x),
       .weight = static_cast<const T*>(data.weight),
@@ -165,7 +167,7 @@ TiledConvolution<T> tiled(
 
 /// Of eight pieces of terms each.
 std::int64_t steps_of(const ConvolutionGeometry& g) {
-  return (g.kernel[0] * g.kernel[1] * pieces_of(g.inputs) + 7) / 8;
+  return (g.kernel[0] * g.kernel[1] * pieces_of(g.inputs, g.dtype) + 7) / 8;
 }
 
 template <class Shape>
@@ -310,6 +312,46 @@ void convolution_by_tiles(
     by_kind<T>(queue, filled.as, pieces, then, filled.row_end);
   };
   g.dtype == DType::float16 ? run(Half()) : run(BFloat16());
+}
+
+bool product_by_tiles([[maybe_unused]] const Queue& queue, [[maybe_unused]] const GemmProblem& p) {
+#ifdef __CUDACC__
+  constexpr int k_capability = 90;  // where it was measured
+  constexpr std::int64_t k_of_float_piece = k_piece_bytes / 4, k_least_steps = 8, k_most_steps = 64;
+  if (p.dtype != DType::float32 || current_float32_precision() != Float32Precision::high || p.batch != 1)
+    return false;
+  if (!kernels_wait_themselves() || gpu_capability(queue.device().index) != k_capability)
+    return false;
+  const bool lies = p.a.column == 1 && p.a.row == p.k && p.b.row == 1 && p.b.column == p.k && p.c.column == 1 &&
+                    p.c.row == p.n && p.k % k_of_float_piece == 0 && p.n % k_of_float_piece == 0;
+  const bool plain = !p.accumulate && p.row_bias == nullptr && p.mask == nullptr && !p.c_in_accumulator;
+  if (!lies || !plain || !is_aligned(p.a.data) || !is_aligned(p.b.data) || !is_aligned(p.c.data))
+    return false;
+  if (p.m >= k_most || p.n >= k_most || p.k >= k_most || p.m * p.k >= k_most || p.n * p.k >= k_most)
+    return false;
+  // Rows are pixels, columns channels.
+  const ConvolutionGeometry g{
+      .dtype = p.dtype,
+      .images = 1,
+      .inputs = p.k,
+      .outputs = p.n,
+      .in = {1, p.m},
+      .kernel = {1, 1},
+      .out = {1, p.m},
+      .stride = {1, 1},
+      .dilation = {1, 1}};
+  const std::int64_t partners = partners_of<SmallShared>(g, 2), steps = steps_of(g);
+  if (tiles_of<SmallShared>(g) > k_multiprocessors / 2 || partners < 2 || steps < k_least_steps || steps > k_most_steps)
+    return false;
+  const ConvolutionData data{.x = p.a.data, .weight = p.b.data, .y = p.c.data};
+  ChannelEpilogue then{};
+  then.shift = p.column_bias;
+  then.relu = p.relu;
+  launch_shared<float, SmallShared, true>(queue, g, tiled<float>(g, data, then, k_piece_bytes), partners);
+  return true;
+#else
+  return false;
+#endif
 }
 
 }  // namespace sluice::detail

@@ -98,14 +98,21 @@ __device__ inline void load_matrices(std::uint32_t (&to)[4], const void* row) {
 #endif
 }
 
-/// sums += a b of 16 x 16 times 16 x 8 numbers of type T, added up in float: `a` as load_matrices() gives rows 0 to 7
-/// and 8 to 15 of its first eight columns, then of the others; `b` likewise of its columns, which lie as rows. Of the
-/// result a lane has columns 2 (lane % 4) and the next one of row lane / 4, then of the row 8 below.
+/// sums += a b of 16 x 16 times 16 x 8 numbers of a two-byte type T, added up in float: `a` as load_matrices() gives
+/// rows 0 to 7 and 8 to 15 of its first eight columns, then of the others; `b` likewise of its columns, which lie as
+/// rows. Of the result a lane has columns 2 (lane % 4) and the next one of row lane / 4, then of the row 8 below. Of
+/// floats half as many columns of `a`, each number rounded as TF32 is.
 template <class T>
 __device__ void multiply_add(float (&sums)[4], const std::uint32_t (&a)[4], const std::uint32_t* b) {
-  static_assert(std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>);
+  static_assert(std::is_same_v<T, Half> || std::is_same_v<T, BFloat16> || std::is_same_v<T, float>);
 #if SLUICE_TENSOR_CORES
-  if constexpr (std::is_same_v<T, Half>) {
+  if constexpr (std::is_same_v<T, float>) {
+    asm volatile(
+        "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+        "{%0, %1, %2, %3};"
+        : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+  } else if constexpr (std::is_same_v<T, Half>) {
     asm volatile(
         "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
         "{%0, %1, %2, %3};"
@@ -120,8 +127,9 @@ __device__ void multiply_add(float (&sums)[4], const std::uint32_t (&a)[4], cons
   }
 #else
   const int lane = static_cast<int>(threadIdx.x) % 32;
+  constexpr int k_of_word = 4 / static_cast<int>(sizeof(T));
   const auto number = [](std::uint32_t word, int which) {
-    const auto bits = static_cast<std::uint16_t>(which == 0 ? word : word >> 16);
+    const std::uint32_t bits = word >> (which * 16);
     T value;
     std::memcpy(static_cast<void*>(&value), &bits, sizeof(value));
     return static_cast<float>(value);
@@ -132,7 +140,7 @@ __device__ void multiply_add(float (&sums)[4], const std::uint32_t (&a)[4], cons
       const std::uint32_t below = __shfl_sync(k_whole_warp, a[2 * half + 1], lane / 4 * 4 + quarter);
       const std::uint32_t left = __shfl_sync(k_whole_warp, b[half], lane % 4 * 8 + quarter);
       const std::uint32_t right = __shfl_sync(k_whole_warp, b[half], lane % 4 * 8 + 4 + quarter);
-      for (int which = 0; which < 2; ++which) {
+      for (int which = 0; which < k_of_word; ++which) {
         sums[0] += number(above, which) * number(left, which);
         sums[1] += number(above, which) * number(right, which);
         sums[2] += number(below, which) * number(left, which);

@@ -57,10 +57,10 @@ __device__ inline std::uint64_t lines_at(const void* first) {
   ", "                                                                               \
   "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, " \
   "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
-#define SLUICE_MULTIPLY_64(type)                                                                \
-  asm volatile("wgmma.mma_async.sync.aligned.m64n64k16.f32." type "." type " {" SLUICE_NAMES_32 \
-               "}, %32, %33, 1, 1, 1, 0, 0;"                                                    \
-               : SLUICE_SUMS_32(0)                                                              \
+#define SLUICE_MULTIPLY_64(depth, type, turned)                                                        \
+  asm volatile("wgmma.mma_async.sync.aligned.m64n64k" depth ".f32." type "." type " {" SLUICE_NAMES_32 \
+               "}, %32, %33, 1, 1, 1" turned ";"                                                       \
+               : SLUICE_SUMS_32(0)                                                                     \
                : "l"(a), "l"(b))
 #define SLUICE_MULTIPLY_128(type)                                                                \
   asm volatile("wgmma.mma_async.sync.aligned.m64n128k16.f32." type "." type " {" SLUICE_NAMES_64 \
@@ -68,17 +68,19 @@ __device__ inline std::uint64_t lines_at(const void* first) {
                : SLUICE_SUMS_32(0), SLUICE_SUMS_32(32)                                           \
                : "l"(a), "l"(b))
 
-/// sums += a b of 64 x 16 times 16 x 64 numbers of type T. A lane has, of every eight columns, what multiply_add()
-/// gives it of them.
+/// sums += a b of 64 x 16 times 16 x 64 numbers of a two-byte type T, or of 64 x 8 times 8 x 64 floats rounded as TF32
+/// is. A lane has, of every eight columns, what multiply_add() gives it of them.
 template <class T>
 __device__ void multiply_lines(float (&sums)[32], std::uint64_t a, std::uint64_t b) {
-  if constexpr (std::is_same_v<T, Half>) {
-    SLUICE_MULTIPLY_64("f16");
+  if constexpr (std::is_same_v<T, float>) {
+    SLUICE_MULTIPLY_64("8", "tf32", "");
+  } else if constexpr (std::is_same_v<T, Half>) {
+    SLUICE_MULTIPLY_64("16", "f16", ", 0, 0");
   } else {
-    SLUICE_MULTIPLY_64("bf16");
+    SLUICE_MULTIPLY_64("16", "bf16", ", 0, 0");
   }
 }
-/// The same of 128 columns.
+/// The same of 128 columns, of two-byte types.
 template <class T>
 __device__ void multiply_lines(float (&sums)[64], std::uint64_t a, std::uint64_t b) {
   if constexpr (std::is_same_v<T, Half>) {

@@ -2,6 +2,7 @@
 #include <cstdint>
 
 #include <sluice/engine/cuda/check.h>
+#include <sluice/operator/conv/tensor_tiles.h>
 #include <sluice/operator/library/autotune.h>
 #include <sluice/operator/library/channel.h>
 #include <sluice/operator/library/cublas_cuda.h>
@@ -208,6 +209,8 @@ void product_gpu(const Queue& queue, const GemmProblem& p, void* row_sums) {
       return small_product_gpu(queue, p, row_sums);
     if (row_sums == nullptr && is_row_product(p))
       return row_product_gpu(queue, p);
+    if (row_sums == nullptr && product_by_tiles(queue, p))
+      return;
     require<UnsupportedError>(
         is_plain(p), [&] { return message("matmul: on a GPU, operands need rows or columns of neighbours"); });
     if (row_sums != nullptr)

@@ -1,5 +1,6 @@
 // Products of a few rows on a GPU, as a layer makes them of one sample: of as many terms as fill vectors or do not.
 #include "tests/operator/heavy_reference.h"
+#include "tests/operator/with_tf32.h"
 #include "tests/support/catch.h"
 
 using namespace sluice;
@@ -83,4 +84,40 @@ TEST_CASE("Gradients of a product of a few rows add to what there is on a GPU", 
     }
   }
   CHECK(differences(x[1].grad().to(cpu()), x[0].grad().astype(float64), sum_tolerance(float32)) == "");
+}
+
+// More columns than all warps of a launch have at once.
+TEST_CASE("A row of a product goes through many columns on a GPU", "[matmul][gpu][hardware]") {
+  SLUICE_NEEDS_GPUS(1);
+  for (const std::int64_t m : {1, 3}) {
+    const NDArray x = draw({m, 1032}, 1, float16).to(gpu()), w = draw({20001, 1032}, 2, float16).to(gpu());
+    CHECK(differences_of(x, w, draw({20001}, 3, float16).to(gpu()), true) == "");
+  }
+}
+
+// Of the tiles' own extents, one more and one fewer; of as few and as many terms as blocks share, and more.
+TEST_CASE("Products in TF32 whose tiles blocks share agree with float64", "[matmul][gpu][hardware]") {
+  SLUICE_NEEDS_GPUS(1);
+  const WithTf32 high;
+  for (const std::int64_t m : {5, 64, 65, 256}) {
+    for (const std::int64_t n : {60, 64, 68, 256, 257}) {
+      for (const std::int64_t k : {228, 256, 784, 2048, 2052}) {
+        CAPTURE(m, n, k);
+        const NDArray x = draw({m, k}, 1, float32), w = draw({n, k}, 2, float32), b = draw({n}, 3, float32);
+        const NDArray there[] = {x.to(gpu()), w.to(gpu()), b.to(gpu())};
+        for (const bool relu : {false, true}) {
+          const DenseOptions options{.activation = relu ? "relu" : ""};
+          const NDArray made = dense(there[0], there[1], there[2], options);
+          const NDArray wanted = dense(x.astype(float64), w.astype(float64), b.astype(float64), options);
+          CHECK(differences(made.to(cpu()), wanted, {3e-3, 3e-2}) == "");
+          CHECK(differences(dense(there[0], there[1], there[2], options).to(cpu()), made.to(cpu())) == "");
+        }
+        CHECK(
+            differences(
+                matmul(there[0], there[1].transpose()).to(cpu()),
+                matmul(x.astype(float64), w.astype(float64).transpose()),
+                {3e-3, 3e-2}) == "");
+      }
+    }
+  }
 }
