@@ -46,6 +46,10 @@ TEST_CASE("A call by name without an axis is that of the function without one", 
   CHECK(difference(call("sort", {x}), sort(x)) == "");
   CHECK(difference(call("quantile", {x}), quantile(x, 0.5)) == "");
   CHECK(difference(call("sum", {x}), sum(x)) == "");
+  const NDArray other = random_array({4, 2, 5}, 3);
+  CHECK(difference(call("tensordot", {x, other}), tensordot(x, other)) == "");
+  CHECK(call("tensordot", {x, other}, "axes_a=(), axes_b=()").shape() == Shape{3, 4, 2, 4, 2, 5});
+  CHECK_THROWS_AS(call("tensordot", {x, along}, "axes_a=(0,)"), ShapeError);
 }
 
 TEST_CASE("Without an axis these take all elements as one row, by name too", "[left_out]") {
