@@ -1,0 +1,98 @@
+// Pooled convolutions in programs of many kinds: gradients put together by hand, what others write and want, nothing.
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <sluice/operator/api.h>
+#include <sluice/operator/graph/passes.h>
+#include <sluice/operator/graph/plan.h>
+
+#include "tests/operator/pooled_network.h"
+#include "tests/operator/random_program.h"
+#include "tests/support/catch.h"
+#include "tests/support/compare.h"
+
+using namespace sluice;
+using namespace sluice::test;
+using graph::Graph;
+using graph::Plan;
+
+namespace {
+
+const PooledNetwork k_small = {{2, 3, 9, 9}, {5, 3, 3, 3}};
+
+}  // namespace
+
+TEST_CASE("Gradients of a pooled convolution that a program puts together itself", "[graph][pooled]") {
+  const PooledNetwork net = k_small.with(true, true);
+  const auto call = [](const char* name, const Arrays& operands, const char* how) {
+    const Operator& op = *find_operator(name);
+    return invoke(op, operands, parse_attributes(op, how), SourceLocation::current());
+  };
+  // Of other images and weights in either pass; what is in between may be asked for.
+  enum class Asked { none, places, unpooled, masked };
+  for (const Asked asked : {Asked::none, Asked::places, Asked::unpooled, Asked::masked}) {
+    CAPTURE(static_cast<int>(asked));
+    const auto body = [&](const Arrays& in) {
+      const NDArray y = convolution(in[0], in[1], in[2], net.convolution);
+      const Arrays maxima = call("max_pool2d", {y}, "");
+      const NDArray unpooled = call("max_pool2d_backward", {in[3], maxima[1], y}, "")[0];
+      const Arrays masked = call("convolution_relu_backward", {unpooled, y}, "bias=true");
+      Arrays made{maxima[0], masked[1]};
+      made.push_back(call("convolution_backward_weights", {in[4], masked[0], in[1]}, "")[0]);
+      made.push_back(call("convolution_backward_data", {masked[0], in[5], in[0]}, "")[0]);
+      if (asked != Asked::none)
+        made.push_back(asked == Asked::places ? maxima[1] : asked == Asked::unpooled ? unpooled : masked[0]);
+      return made;
+    };
+    Arrays inputs = net.inputs();
+    inputs.push_back(random_array(net.x, 11));
+    inputs.push_back(random_array(net.weight, 12));
+    const auto wanted = all_bytes(body(inputs));
+    const Graph graph = alive_trace(inputs, body), made = with_pooled_convolutions(graph);
+    CHECK(nodes_named(made, "convolution_relu_pool") == (asked == Asked::none ? 1 : 0));
+    CHECK((all_bytes(evaluate(made, inputs)) == wanted));
+    CHECK((all_bytes(Plan(graph).run(inputs)) == wanted));
+  }
+}
+
+TEST_CASE("What is written between a convolution and its pooling keeps them apart", "[graph][pooled]") {
+  const PooledNetwork net = k_small.with(true, false);
+  const Arrays inputs = net.inputs();
+  const auto body = [&](const Arrays& in) {
+    const NDArray x = in[0].copy(), y = convolution(x, in[1], in[2], net.convolution);
+    x.assign(1);
+    return Arrays{max_pool2d(y), x};
+  };
+  const auto wanted = all_bytes(body(inputs));
+  const Graph graph = alive_trace(inputs, body);
+  CHECK(nodes_named(with_pooled_convolutions(graph), "convolution_relu_pool") == 0);
+  CHECK((all_bytes(evaluate(with_pooled_convolutions(graph), inputs)) == wanted));
+}
+
+TEST_CASE("Maxima of a pooled convolution stand among others' results where a program wants them", "[graph][pooled]") {
+  const PooledNetwork net = k_small.with(true, false);
+  const Arrays inputs = net.inputs();
+  for (const int axis : {0, 1, 3}) {
+    CAPTURE(axis);
+    const auto body = [&](const Arrays& in) {
+      const NDArray maxima = net(in[0], in[1], in[2]);
+      return Arrays{concat({net(in[0] * 2.0, in[1], in[2]), maxima}, axis)};
+    };
+    Plan plan(alive_trace(inputs, body));
+    for (int run = 0; run < 2; ++run)
+      CHECK((all_bytes(plan.run(inputs)) == all_bytes(body(inputs))));
+  }
+}
+
+TEST_CASE("Pooled convolutions of nothing give nothing, and gradients of 0", "[graph][pooled]") {
+  for (const auto& [images, outputs] : std::vector<std::pair<std::int64_t, std::int64_t>>{{0, 4}, {2, 0}, {0, 0}}) {
+    CAPTURE(images, outputs);
+    const PooledNetwork net = PooledNetwork{{images, 3, 9, 9}, {outputs, 3, 3, 3}}.with(true, true);
+    const Arrays inputs = net.inputs();
+    const auto body = [&](const Arrays& in) { return net.trained(in); };
+    const Graph graph = alive_trace(inputs, body);
+    CHECK(nodes_named(with_pooled_convolutions(graph), "convolution_relu_pool_backward") == 1);
+    CHECK((all_bytes(Plan(graph).run(inputs)) == all_bytes(body(inputs))));
+  }
+}
