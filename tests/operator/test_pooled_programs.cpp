@@ -29,9 +29,9 @@ TEST_CASE("Gradients of a pooled convolution that a program puts together itself
     const Operator& op = *find_operator(name);
     return invoke(op, operands, parse_attributes(op, how), SourceLocation::current());
   };
-  // Of other images and weights in either pass; what is in between may be asked for.
-  enum class Asked { none, places, unpooled, masked };
-  for (const Asked asked : {Asked::none, Asked::places, Asked::unpooled, Asked::masked}) {
+  // Of other images and weights in either pass; what is in between may be asked for, and gradients that no call has.
+  enum class Asked { none, places, unpooled, masked, second, bias };
+  for (const Asked asked : {Asked::none, Asked::places, Asked::unpooled, Asked::masked, Asked::second, Asked::bias}) {
     CAPTURE(static_cast<int>(asked));
     const auto body = [&](const Arrays& in) {
       const NDArray y = convolution(in[0], in[1], in[2], net.convolution);
@@ -39,10 +39,16 @@ TEST_CASE("Gradients of a pooled convolution that a program puts together itself
       const NDArray unpooled = call("max_pool2d_backward", {in[3], maxima[1], y}, "")[0];
       const Arrays masked = call("convolution_relu_backward", {unpooled, y}, "bias=true");
       Arrays made{maxima[0], masked[1]};
-      made.push_back(call("convolution_backward_weights", {in[4], masked[0], in[1]}, "")[0]);
+      for (const NDArray& gradient :
+           call("convolution_backward_weights", {in[4], masked[0], in[1]}, asked == Asked::bias ? "bias=true" : ""))
+        made.push_back(gradient);
       made.push_back(call("convolution_backward_data", {masked[0], in[5], in[0]}, "")[0]);
-      if (asked != Asked::none)
-        made.push_back(asked == Asked::places ? maxima[1] : asked == Asked::unpooled ? unpooled : masked[0]);
+      if (asked == Asked::places)
+        made.push_back(maxima[1]);
+      if (asked == Asked::unpooled || asked == Asked::masked)
+        made.push_back(asked == Asked::unpooled ? unpooled : masked[0]);
+      if (asked == Asked::second)
+        made.push_back(call("convolution_backward_weights", {in[0], masked[0], in[1]}, "")[0]);
       return made;
     };
     Arrays inputs = net.inputs();
