@@ -102,6 +102,19 @@ TEST_CASE("Nothing is named in graphs as by hand", "[indexing][graph]") {
   }
 }
 
+TEST_CASE("Values that do not fit are refused in graphs by the name of what was called", "[indexing][graph]") {
+  const NDArray some = array<int>({2, 0}), few = random_array({5}, 1);
+  for (const bool masked : {false, true}) {
+    graph::Tracer tracer;
+    const NDArray x = tracer.input({{4, 3}, float32, cpu()});
+    const std::string said = masked ? "masked_fill: an array of shape (5,)" : "index_update: an array of shape (5,)";
+    const auto refused = [&] {
+      return Arrays{masked ? masked_fill(x, x > 1.0, few) : index_update(x, {some}, few, 1)};
+    };
+    CHECK_THROWS_WITH(tracer.trace(refused), sluice::test::contains(said));
+  }
+}
+
 TEST_CASE("Calls of indexing keep no extent of the batch", "[indexing][graph]") {
   using Program = std::function<NDArray(const NDArray&)>;
   const NDArray columns = array<int>({2, 0, 2}), other = array<int>({1, 4, 1});

@@ -21,34 +21,35 @@ namespace {
 
 const PooledNetwork k_small = {{2, 3, 9, 9}, {5, 3, 3, 3}};
 
+Arrays called(const char* name, const Arrays& operands, const char* how = "") {
+  const Operator& op = *find_operator(name);
+  return invoke(op, operands, parse_attributes(op, how), SourceLocation::current());
+}
+
 }  // namespace
 
 TEST_CASE("Gradients of a pooled convolution that a program puts together itself", "[graph][pooled]") {
   const PooledNetwork net = k_small.with(true, true);
-  const auto call = [](const char* name, const Arrays& operands, const char* how) {
-    const Operator& op = *find_operator(name);
-    return invoke(op, operands, parse_attributes(op, how), SourceLocation::current());
-  };
   // Of other images and weights in either pass; what is in between may be asked for, and gradients that no call has.
   enum class Asked { none, places, unpooled, masked, second, bias };
   for (const Asked asked : {Asked::none, Asked::places, Asked::unpooled, Asked::masked, Asked::second, Asked::bias}) {
     CAPTURE(static_cast<int>(asked));
     const auto body = [&](const Arrays& in) {
       const NDArray y = convolution(in[0], in[1], in[2], net.convolution);
-      const Arrays maxima = call("max_pool2d", {y}, "");
-      const NDArray unpooled = call("max_pool2d_backward", {in[3], maxima[1], y}, "")[0];
-      const Arrays masked = call("convolution_relu_backward", {unpooled, y}, "bias=true");
+      const Arrays maxima = called("max_pool2d", {y});
+      const NDArray unpooled = called("max_pool2d_backward", {in[3], maxima[1], y})[0];
+      const Arrays masked = called("convolution_relu_backward", {unpooled, y}, "bias=true");
       Arrays made{maxima[0], masked[1]};
       for (const NDArray& gradient :
-           call("convolution_backward_weights", {in[4], masked[0], in[1]}, asked == Asked::bias ? "bias=true" : ""))
+           called("convolution_backward_weights", {in[4], masked[0], in[1]}, asked == Asked::bias ? "bias=true" : ""))
         made.push_back(gradient);
-      made.push_back(call("convolution_backward_data", {masked[0], in[5], in[0]}, "")[0]);
+      made.push_back(called("convolution_backward_data", {masked[0], in[5], in[0]})[0]);
       if (asked == Asked::places)
         made.push_back(maxima[1]);
       if (asked == Asked::unpooled || asked == Asked::masked)
         made.push_back(asked == Asked::unpooled ? unpooled : masked[0]);
       if (asked == Asked::second)
-        made.push_back(call("convolution_backward_weights", {in[0], masked[0], in[1]}, "")[0]);
+        made.push_back(called("convolution_backward_weights", {in[0], masked[0], in[1]})[0]);
       return made;
     };
     Arrays inputs = net.inputs();
@@ -74,6 +75,28 @@ TEST_CASE("What is written between a convolution and its pooling keeps them apar
   const Graph graph = alive_trace(inputs, body);
   CHECK(nodes_named(with_pooled_convolutions(graph), "convolution_relu_pool") == 0);
   CHECK((all_bytes(evaluate(with_pooled_convolutions(graph), inputs)) == wanted));
+}
+
+TEST_CASE("A head that is written before the gradients keeps them apart", "[graph][pooled]") {
+  const PooledNetwork net = k_small.with(true, true);
+  const Arrays inputs = net.inputs();
+  for (const bool whole : {true, false}) {  // the mask along with the gradients, and before them
+    CAPTURE(whole);
+    const auto body = [&](const Arrays& in) {
+      const NDArray head = in[3].copy(), y = convolution(in[0], in[1], in[2], net.convolution);
+      const Arrays maxima = called("max_pool2d", {y});
+      const NDArray unpooled = called("max_pool2d_backward", {head, maxima[1], y})[0];
+      head.assign(1);
+      if (whole)
+        return Arrays{maxima[0], head, called("convolution_relu_backward_weights", {in[0], unpooled, y, in[1]})[0]};
+      const NDArray masked = called("convolution_relu_backward", {unpooled, y})[0];
+      return Arrays{maxima[0], head, called("convolution_backward_weights", {in[0], masked, in[1]})[0]};
+    };
+    const auto wanted = all_bytes(body(inputs));
+    const Graph graph = alive_trace(inputs, body);
+    CHECK(nodes_named(with_pooled_convolutions(graph), "convolution_relu_pool_backward") == 0);
+    CHECK((all_bytes(Plan(graph).run(inputs)) == wanted));
+  }
 }
 
 TEST_CASE("Maxima of a pooled convolution stand among others' results where a program wants them", "[graph][pooled]") {
