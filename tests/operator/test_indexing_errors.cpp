@@ -36,6 +36,7 @@ TEST_CASE("A bad number that a gradient meets is an error of the gradient", "[in
     }
     y.backward(ones(y.shape()));
     const char* const said = puts ? "index_update_backward: index 7" : "take_backward: index 7";
+    CHECK_THROWS_AS(y.wait_to_read(), IndexError);
     CHECK_THROWS_WITH(x.grad().wait_to_read(), sluice::test::contains(said));
   }
 }
