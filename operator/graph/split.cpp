@@ -140,6 +140,7 @@ SplitGraph split(const Graph& whole, const SplitPlace& place) {
   back = {joint.values, cut.views(), parts.saved, {out, joint.outputs.end()}};
   back.nodes.insert(back.nodes.end(), node_at(place.nodes), joint.nodes.end());
   back.inputs.insert(back.inputs.end(), in, joint.inputs.end());
+  back = with_shapes_apart_behind(back, 0);  // views of parameters are as large as what the program made
   for (const ValueId id : parts.saved)
     back.values[id] = {.source = Source::input, .spec = joint.values[id].spec, .root = id};
   for (const Node& node : back.nodes) {

@@ -16,6 +16,7 @@
 #include <sluice/operator/matmul/matmul.h>
 #include <sluice/operator/matmul/product.h>
 #include <sluice/operator/normalise.h>
+#include <sluice/operator/own_defaults.h>
 
 namespace sluice {
 
@@ -213,11 +214,16 @@ constexpr Operator product_of_two(const char* name, Infer infer, Composition com
   return op;
 }
 
-template <class A>
-constexpr Operator product_of_two(const char* name, Infer infer, Composition composition) {
+constexpr Operator product_of_two(
+    const char* name, Infer infer, Composition composition, const AttributeType& attributes) {
   Operator op = product_of_two(name, infer, composition);
-  op.attributes = &attribute_type<A>;
+  op.attributes = &attributes;
   return op;
+}
+
+// numpy.tensordot's where a call names none.
+AxesAttributes last_two_axes() {
+  return {{-2, -1}, {0, 1}};
 }
 
 constinit const Operator k_dot = product_of_two("dot", infer_axes<axes_of_dot>, summed_dot<axes_of_dot>);
@@ -225,8 +231,10 @@ constinit const Operator k_inner = product_of_two("inner", infer_axes<axes_of_in
 constinit const Operator k_vdot = product_of_two("vdot", infer_vdot, dot_of_rows);
 constinit const Operator k_outer = product_of_two("outer", infer_outer, outer_of_rows);
 constinit const Operator k_kron = product_of_two("kron", infer_kron, kron_of);
-constinit const Operator k_tensordot = product_of_two<AxesAttributes>("tensordot", infer_tensordot, tensordot_of);
-constinit const Operator k_batch_dot = product_of_two<MatmulAttributes>("batch_dot", infer_batch_dot, batch_dot_of);
+constinit const Operator k_tensordot =
+    product_of_two("tensordot", infer_tensordot, tensordot_of, attribute_type_from<last_two_axes>);
+constinit const Operator k_batch_dot =
+    product_of_two("batch_dot", infer_batch_dot, batch_dot_of, attribute_type<MatmulAttributes>);
 
 }  // namespace
 

@@ -4,6 +4,7 @@
 #include <sluice/operator/floating.h>
 #include <sluice/operator/gpu_kernel.h>
 #include <sluice/operator/normalise.h>
+#include <sluice/operator/own_defaults.h>
 #include <sluice/operator/random/draw.h>
 #include <sluice/operator/random/drawn.h>
 
@@ -169,12 +170,22 @@ Specs infer_categorical(const Operator& op, std::span<const ArraySpec> inputs, c
   return {{shape, int64, inputs[0].device}};
 }
 
+template <class A>
+A whole_numbers() {
+  A made;
+  made.dtype = DType::int64;
+  return made;
+}
+// What may be integers is int64 where a call does not say.
+template <class A, bool Integers>
+constexpr const AttributeType* k_attributes_of = Integers ? &attribute_type_from<whole_numbers<A>> : &attribute_type<A>;
+
 template <class Draw, Check check, bool Integers = false>
 constexpr Operator k_draw_of(const char* name, Normalise normalise = nullptr) {
   return {
       .name = name,
       .inputs = -1,
-      .attributes = &attribute_type<DistributionAttributes>,
+      .attributes = k_attributes_of<DistributionAttributes, Integers>,
       .normalise = normalise,
       .infer = infer_draw<Integers, check>,
       .kernels = {on_cpu(detail::draw_cpu<Draw>), on_gpu(SLUICE_GPU_KERNEL(detail::draw_gpu<Draw>))},
@@ -188,7 +199,7 @@ constexpr Operator k_sample_of(const char* name) {
   return {
       .name = name,
       .inputs = -1,
-      .attributes = &attribute_type<SampleAttributes>,
+      .attributes = k_attributes_of<SampleAttributes, Integers>,
       .normalise = normalise_parameters,
       .infer = infer_sample<Integers>,
       .kernels = {on_cpu(detail::draw_cpu<Draw>), on_gpu(SLUICE_GPU_KERNEL(detail::draw_gpu<Draw>))},

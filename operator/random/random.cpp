@@ -5,6 +5,7 @@
 #include <sluice/ndarray/detail/located.h>
 #include <sluice/operator/gpu_kernel.h>
 #include <sluice/operator/invoke.h>
+#include <sluice/operator/own_defaults.h>
 #include <sluice/operator/random/kernels.h>
 #include <sluice/operator/random/random.h>
 
@@ -70,6 +71,14 @@ Specs infer_random(const Operator& op, std::span<const ArraySpec> inputs, const 
   return {{a.shape, a.dtype, a.device}};
 }
 
+// Within [0, 1), or of mean 0 and deviation 1.
+RealAttributes unit_distribution() {
+  return {.shape = {}, .second = 1};
+}
+IntegerAttributes whole_numbers() {
+  return {.shape = {}, .dtype = DType::int64};
+}
+
 // Enough for two elements a block, which every distribution makes at least.
 std::uint64_t blocks_of(std::span<const ArraySpec> outputs, const Attributes&) {
   return (static_cast<std::uint64_t>(outputs[0].shape.size()) + 1) / 2;
@@ -109,7 +118,7 @@ void detail::check_state(const char* op, std::span<const ArraySpec> inputs, std:
 constinit const Operator k_random_uniform = {
     .name = "random_uniform",
     .inputs = -1,
-    .attributes = &attribute_type<RealAttributes>,
+    .attributes = &attribute_type_from<unit_distribution>,
     .infer = infer_random<RealAttributes, check_uniform>,
     .kernels = {on_cpu(detail::random_uniform_cpu), on_gpu(SLUICE_GPU_KERNEL(detail::random_uniform_gpu))},
     .random = blocks_of,
@@ -118,7 +127,7 @@ constinit const Operator k_random_uniform = {
 constinit const Operator k_random_normal = {
     .name = "random_normal",
     .inputs = -1,
-    .attributes = &attribute_type<RealAttributes>,
+    .attributes = &attribute_type_from<unit_distribution>,
     .infer = infer_random<RealAttributes, check_normal>,
     .kernels = {on_cpu(detail::random_normal_cpu), on_gpu(SLUICE_GPU_KERNEL(detail::random_normal_gpu))},
     .random = blocks_of,
@@ -127,7 +136,7 @@ constinit const Operator k_random_normal = {
 constinit const Operator k_random_randint = {
     .name = "random_randint",
     .inputs = -1,
-    .attributes = &attribute_type<IntegerAttributes>,
+    .attributes = &attribute_type_from<whole_numbers>,
     .infer = infer_random<IntegerAttributes, check_integers>,
     .kernels = {on_cpu(detail::random_randint_cpu), on_gpu(SLUICE_GPU_KERNEL(detail::random_randint_gpu))},
     .random = blocks_of,

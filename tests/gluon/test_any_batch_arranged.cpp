@@ -46,7 +46,9 @@ TEST_CASE("Arranged arrays and what is made of parts are one trace for all batch
   check_one_trace(net, {4, 2, 6});
 }
 
-TEST_CASE("Entries named beside a batch are one trace for all batches", "[gluon][graph][hybrid][batch]") {
+TEST_CASE(
+    "Entries named beside a batch are one trace for all batches, with their gradients too",
+    "[gluon][graph][hybrid][batch]") {
   const NDArray along = array<std::int32_t>({2, 0}, {1, 2}), some = array<std::int32_t>({3, 0}),
                 few = array<float>({5, 7}), row = array<float>({1, 2, 3, 4});
   nn::Lambda net([=](const NDArray& x) {  // (N, 4)
@@ -56,4 +58,25 @@ TEST_CASE("Entries named beside a batch are one trace for all batches", "[gluon]
     return hstack({taken, put, updated, places});
   });
   check_one_trace(net, {4});
+  // Gradients look again at what was broadcast to a batch.
+  const auto gradient = [&](std::int64_t n) {
+    NDArray x = pattern_array({n, 4});
+    x.attach_grad();
+    NDArray y;
+    {
+      const autograd::RecordScope record;
+      y = net(x);
+    }
+    y.backward(pattern_array(y.shape(), 3));
+    return values(x.grad());
+  };
+  std::vector<std::vector<float>> made;
+  for (const bool hybrid : {false, true}) {
+    net.hybridize(hybrid);
+    for (const std::int64_t n : {4, 7, 2})
+      made.push_back(gradient(n));
+  }
+  CHECK(net.hybrid_traces() == 1);
+  for (std::size_t i = 0; i < 3; ++i)
+    CHECK(made[i] == made[i + 3]);
 }

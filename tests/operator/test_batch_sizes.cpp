@@ -191,6 +191,10 @@ TEST_CASE("Operands that broadcast to a batch in what takes and puts entries are
        [&](const NDArray& x) {
          return index_add(x, {{}, 1, some}, few);
        }},
+      {"take by a number and those of a batch",
+       [&](const NDArray& x) {
+         return take(x, {one.reshape({1, 1, 1}).astype(int32), argmax(x.detach(), 2, true)}, 1, IndexMode::wrap);
+       }},
       {"masked_fill", [&](const NDArray& x) { return masked_fill(x, x > 1.0, row); }},
       {"put", [&](const NDArray& x) { return put(x, some, one); }},
   };

@@ -4,6 +4,7 @@
 
 #include "tests/operator/heavy_reference.h"
 #include "tests/operator/run_kernel.h"
+#include "tests/operator/simd_targets.h"
 #include "tests/support/catch.h"
 #include "tests/support/gradient.h"
 
@@ -75,10 +76,14 @@ TEST_CASE("convolution with relu is relu of convolution, in its gradients too, a
         CHECK(differences(results[0][i], results[1][i], sum_tolerance(dtype)) == "");
     }
   }
-  NDArray x = ones({1, 4, 6, 6});
-  x.slice(2, 0, 1).assign(NAN);
-  const NDArray y = convolution(x, ones({4, 4, 3, 3}), {}, {.activation = "relu"});
-  CHECK(sum(isnan(y)).item<std::int64_t>() == 16);
+  for (const simd::Target target : simd_targets()) {
+    const simd::TargetScope scope(target);
+    CAPTURE(name_of(target));
+    NDArray x = ones({1, 4, 6, 6});
+    x.slice(2, 0, 1).assign(NAN);
+    const NDArray y = convolution(x, ones({4, 4, 3, 3}), {}, {.activation = "relu"});
+    CHECK(sum(isnan(y)).item<std::int64_t>() == 16);
+  }
 }
 
 TEST_CASE("convolution without a bias, of no images, of views") {

@@ -286,6 +286,8 @@ TEST_CASE("put writes places in all of the elements, compress and masks choose",
   const auto filled = masked_fill(large, array<bool>({false, false, true}), 2.5).to_vector<std::int64_t>();
   CHECK(filled == std::vector<std::int64_t>{9007199254740993, 16777217, 2});  // others keep their digits
   CHECK(masked_fill(mask, mask, 0.0).to_vector<int>() == std::vector<int>{0, 0});
+  CHECK(masked_fill(mask, mask, 2).dtype() == bool_);
+  CHECK_THROWS_WITH(masked_fill(x.astype(int8), mask, 300), sluice::test::contains("masked_fill: the number 300"));
   CHECK_THROWS_AS(masked_fill(x, x, 1), DTypeError);
   CHECK_THROWS_AS(masked_fill(x, array<bool>({true, false, true}), 1), ShapeError);
   CHECK_THROWS_AS(masked_fill(x, array<bool>({true, false, true}, {1, 3}), 1), ShapeError);

@@ -1,4 +1,4 @@
-// Errors of numbers that kernels of a GPU find: whose they are.
+// Errors of numbers that kernels find: whose they are.
 #include <string>
 
 #include <sluice/operator/api.h>
@@ -22,4 +22,21 @@ TEST_CASE("A bad number on a GPU is an error of what the program called", "[inde
   names(index_add(x, {good, bad}, values), "index_add");
   names(embedding(bad, x), "embedding");
   names(put(x, bad, values), "put");
+}
+
+TEST_CASE("A bad number that a gradient meets is an error of the gradient", "[indexing]") {
+  NDArray x = zeros({2, 3});
+  x.attach_grad();
+  const NDArray bad = array<int>({0, 7});
+  for (const bool puts : {false, true}) {
+    NDArray y;
+    {
+      const autograd::RecordScope record;
+      y = puts ? index_update(x, {bad}, full({}, 1)) : take(x, {bad});
+    }
+    y.backward(ones(y.shape()));
+    const char* const said = puts ? "index_update_backward: index 7" : "take_backward: index 7";
+    CHECK_THROWS_AS(y.wait_to_read(), IndexError);
+    CHECK_THROWS_WITH(x.grad().wait_to_read(), sluice::test::contains(said));
+  }
 }

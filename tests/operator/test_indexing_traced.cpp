@@ -74,6 +74,47 @@ TEST_CASE("Indexing as a graph on a GPU gives what it gives by hand", "[indexing
     check_traced(c, float32, gpu());
 }
 
+TEST_CASE("Nothing is named in graphs as by hand", "[indexing][graph]") {
+  using Program = std::function<NDArray(const NDArray&)>;
+  const NDArray none = zeros({0}, {.dtype = int32}), row = random_array({1, 3}, 2);
+  const std::vector<std::pair<std::string, Program>> programs = {
+      {"taken of a row", [=](const NDArray& x) { return take_along_axis(row, x.slice(1, 0, 0).astype(int32), 1); }},
+      {"taken along",
+       [=](const NDArray& x) {
+         return take_along_axis(x, none.reshape({1, 0}), 1);
+       }},
+      {"put", [=](const NDArray& x) { return index_update(x, {none}, full({}, 1), 1); }},
+      {"put into nothing", [=](const NDArray& x) { return index_update(x.slice(1, 0, 0), {none}, full({}, 1), 1); }},
+      {"put into nothing by two",
+       [=](const NDArray& x) {
+         return index_update(x.slice(1, 0, 0).expand_dims(2), {none, none}, full({}, 1), 1);
+       }},
+  };
+  const Arrays inputs{random_array({4, 3}, 1)};
+  for (const auto& [name, f] : programs) {
+    CAPTURE(name);
+    graph::Tracer tracer;
+    const NDArray x = tracer.input({{4, 3}, float32, cpu()});
+    graph::Plan plan(tracer.trace([&] { return Arrays{f(x)}; }));
+    const Arrays made = plan.run(inputs), by_hand{f(inputs[0])};
+    CHECK(made[0].shape() == by_hand[0].shape());
+    CHECK((all_bytes(made, true) == all_bytes(by_hand, true)));
+  }
+}
+
+TEST_CASE("Values that do not fit are refused in graphs by the name of what was called", "[indexing][graph]") {
+  const NDArray some = array<int>({2, 0}), few = random_array({5}, 1);
+  for (const bool masked : {false, true}) {
+    graph::Tracer tracer;
+    const NDArray x = tracer.input({{4, 3}, float32, cpu()});
+    const std::string said = masked ? "masked_fill: an array of shape (5,)" : "index_update: an array of shape (5,)";
+    const auto refused = [&] {
+      return Arrays{masked ? masked_fill(x, x > 1.0, few) : index_update(x, {some}, few, 1)};
+    };
+    CHECK_THROWS_WITH(tracer.trace(refused), sluice::test::contains(said));
+  }
+}
+
 TEST_CASE("Calls of indexing keep no extent of the batch", "[indexing][graph]") {
   using Program = std::function<NDArray(const NDArray&)>;
   const NDArray columns = array<int>({2, 0, 2}), other = array<int>({1, 4, 1});

@@ -2,6 +2,7 @@
 #include <cmath>
 #include <functional>
 #include <limits>
+#include <utility>
 #include <vector>
 
 #include <sluice/operator/api.h>
@@ -46,6 +47,10 @@ TEST_CASE("A call by name without an axis is that of the function without one", 
   CHECK(difference(call("sort", {x}), sort(x)) == "");
   CHECK(difference(call("quantile", {x}), quantile(x, 0.5)) == "");
   CHECK(difference(call("sum", {x}), sum(x)) == "");
+  const NDArray other = random_array({4, 2, 5}, 3);
+  CHECK(difference(call("tensordot", {x, other}), tensordot(x, other)) == "");
+  CHECK(call("tensordot", {x, other}, "axes_a=(), axes_b=()").shape() == Shape{3, 4, 2, 4, 2, 5});
+  CHECK_THROWS_AS(call("tensordot", {x, along}, "axes_a=(0,)"), ShapeError);
 }
 
 TEST_CASE("Without an axis these take all elements as one row, by name too", "[left_out]") {
@@ -106,6 +111,27 @@ TEST_CASE("Training mode chooses the operator: called by name it is what it says
     CHECK_THROWS_AS(call("batch_norm_predict", {x, one, one, mean, var}, "batch_stats=true"), ValueError);
     call("batch_norm", {x, one, one, mean, var});
     CHECK(differences(mean, full({4}, 0.5)) != "");
+  }
+}
+
+TEST_CASE("Random numbers by name are those of the function that is told as little", "[left_out]") {
+  Engine engine;
+  const EngineScope scope(engine);
+  const NDArray lam = array<double>({2, 30});
+  using Drawn = std::function<NDArray()>;
+  const std::pair<Drawn, Drawn> both[] = {
+      {[] { return call("random_uniform", {}, "shape=(9,)"); }, [] { return random::uniform({9}); }},
+      {[] { return call("random_normal", {}, "shape=(9,)"); }, [] { return random::normal({9}); }},
+      {[] { return call("random_randint", {}, "shape=(9,), second=7"); }, [] { return random::randint(0, 7, {9}); }},
+      {[] { return call("random_poisson", {}, "shape=(9,), first=4.0"); }, [] { return random::poisson(4, {9}); }},
+      {[=] { return call("sample_poisson", {lam}); }, [=] { return random::poisson(lam); }},
+      {[=] { return call("sample_gamma", {lam}); }, [=] { return random::gamma(lam); }},
+  };
+  for (const auto& [by_name, function] : both) {
+    random::seed(3);
+    const NDArray made = by_name();
+    random::seed(3);
+    CHECK(difference(made, function()) == "");
   }
 }
 

@@ -12,6 +12,7 @@
 #include <sluice/operator/graph/passes.h>
 #include <sluice/operator/graph/plan.h>
 
+#include "tests/operator/pooled_network.h"
 #include "tests/operator/random_program.h"
 #include "tests/support/catch.h"
 #include "tests/support/compare.h"
@@ -20,75 +21,14 @@ using namespace sluice;
 using namespace sluice::test;
 using graph::Graph;
 using graph::Plan;
-using graph::Tracer;
 
 namespace {
 
-std::int64_t count(const Graph& graph, const std::string& name) {
-  return std::count_if(
-      graph.nodes.begin(), graph.nodes.end(), [&](const graph::Node& node) { return node.op->name == name; });
-}
-
-template <class Body>
-Graph traced(const Arrays& inputs, const Body& body) {
-  Tracer tracer;
-  Arrays given;
-  for (const NDArray& input : inputs)
-    given.push_back(tracer.input({input.shape(), input.dtype(), input.device()}));
-  return without_dead_code(tracer.trace([&] { return body(given); }));
-}
-
-/// A convolution with relu, and pooling.
-struct Network {
-  Shape x, weight;
-  ConvolutionOptions convolution = {};
-  PoolOptions pool = {};
-  bool bias = true, of_x = true;
-
-  Network with(bool a_bias, bool gradient_of_x) const {
-    Network other = *this;
-    other.bias = a_bias;
-    other.of_x = gradient_of_x;
-    other.convolution.activation = "relu";
-    return other;
-  }
-  NDArray operator()(const NDArray& in, const NDArray& w, const NDArray& b) const {
-    return max_pool2d(sluice::convolution(in, w, b, convolution), pool);
-  }
-  Arrays inputs(DType dtype = float32) const {
-    const NDArray image = random_array(x, 1, -1, 1, dtype), filter = random_array(weight, 2, -1, 1, dtype);
-    const NDArray added = random_array({weight[0]}, 3, -0.5, 0.5, dtype);
-    const NDArray y = (*this)(image, filter, added);
-    return {image, filter, added, random_array(y.shape(), 4, -1, 1, dtype)};
-  }
-  /// The result and all gradients, of a head that is the last input.
-  Arrays trained(const Arrays& in) const {
-    NDArray image = in[0].copy(), w = in[1].copy(), b = bias ? in[2].copy() : NDArray();
-    std::vector<NDArray*> variables{&w};
-    if (bias)
-      variables.push_back(&b);
-    if (of_x)
-      variables.push_back(&image);
-    for (NDArray* each : variables)
-      each->attach_grad();
-    NDArray y;
-    {
-      const autograd::RecordScope record;
-      y = (*this)(image, w, b);
-    }
-    y.backward(in[3]);
-    Arrays made{y};
-    for (const NDArray* each : variables)
-      made.push_back(each->grad());
-    return made;
-  }
-};
-
 /// What the pass makes of a step, when it is seen to give the bits of the step by hand, twice.
-Graph check(const Network& net, const Arrays& inputs) {
+Graph check(const PooledNetwork& net, const Arrays& inputs) {
   const auto body = [&](const Arrays& in) { return net.trained(in); };
   const auto wanted = all_bytes(body(inputs));
-  const Graph graph = traced(inputs, body);
+  const Graph graph = alive_trace(inputs, body);
   const Graph made = with_pooled_convolutions(graph);
   verify(made);
   CHECK(flops(made) == flops(graph));
@@ -99,7 +39,7 @@ Graph check(const Network& net, const Arrays& inputs) {
   return made;
 }
 
-const Network k_networks[] = {
+const PooledNetwork k_networks[] = {
     {{1, 1, 28, 28}, {32, 1, 3, 3}},
     {{13, 1, 28, 28}, {32, 1, 3, 3}},
     {{64, 1, 28, 28}, {32, 1, 3, 3}},
@@ -120,16 +60,16 @@ const Network k_networks[] = {
 }  // namespace
 
 TEST_CASE("A convolution and its pooling in one call give the bits of two calls", "[graph][pooled]") {
-  for (const Network& each : k_networks) {
+  for (const PooledNetwork& each : k_networks) {
     for (const bool bias : {true, false}) {
       for (const bool of_x : {true, false}) {
         CAPTURE(each.x, each.weight, bias, of_x);
-        const Network net = each.with(bias, of_x);
+        const PooledNetwork net = each.with(bias, of_x);
         const Graph made = check(net, net.inputs());
-        CHECK(count(made, "convolution_relu_pool") == 1);
-        CHECK(count(made, "convolution_relu_pool_backward") == 1);
+        CHECK(nodes_named(made, "convolution_relu_pool") == 1);
+        CHECK(nodes_named(made, "convolution_relu_pool_backward") == 1);
         for (const char* gone : {"convolution_relu", "max_pool2d", "max_pool2d_backward", "convolution_relu_backward"})
-          CHECK(count(made, gone) == 0);
+          CHECK(nodes_named(made, gone) == 0);
       }
     }
   }
@@ -142,14 +82,14 @@ TEST_CASE("A pooled convolution gives the bits of two calls on every instruction
     const simd::TargetScope scope(target);
     for (const std::size_t which : {1, 4, 7, 9}) {
       CAPTURE(static_cast<int>(target), which);
-      const Network net = k_networks[which].with(true, true);
+      const PooledNetwork net = k_networks[which].with(true, true);
       check(net, net.inputs());
     }
   }
 }
 
 TEST_CASE("NaN, infinities and ties of a pooled convolution are as by hand", "[graph][pooled]") {
-  const Network net = Network{{3, 2, 12, 12}, {16, 2, 1, 1}}.with(true, true);
+  const PooledNetwork net = PooledNetwork{{3, 2, 12, 12}, {16, 2, 1, 1}}.with(true, true);
   Arrays inputs = net.inputs();
   const NDArray& x = inputs[0];
   x.slice(0, 0, 1).assign(0);  // all windows are ties
@@ -162,7 +102,7 @@ TEST_CASE("NaN, infinities and ties of a pooled convolution are as by hand", "[g
 }
 
 TEST_CASE("The gradient of a bias is added up as by hand, behind a pooling too", "[graph][pooled]") {
-  const Network net = Network{{3, 2, 10, 11}, {17, 2, 1, 1}, {}, {.kernel = {1, 1}}}.with(true, false);
+  const PooledNetwork net = PooledNetwork{{3, 2, 10, 11}, {17, 2, 1, 1}, {}, {.kernel = {1, 1}}}.with(true, false);
   Arrays inputs = net.inputs();
   inputs[2].assign(100);  // relu masks nothing
   // Sums of 0 but for what is rounded away on the way, which follows the order.
@@ -174,13 +114,13 @@ TEST_CASE("The gradient of a bias is added up as by hand, behind a pooling too",
 
 TEST_CASE("A pooled convolution gives the same bits for any number of workers", "[graph][pooled]") {
   for (const std::size_t which : {2, 5, 9, 12}) {
-    const Network net = k_networks[which].with(true, which != 12);
+    const PooledNetwork net = k_networks[which].with(true, which != 12);
     std::vector<std::vector<std::string>> seen;
     for (const int workers : {1, 2, 4}) {
       Engine engine({.workers = workers});
       const EngineScope scope(engine);
       const Arrays inputs = net.inputs();
-      Plan plan(traced(inputs, [&](const Arrays& in) { return net.trained(in); }));
+      Plan plan(alive_trace(inputs, [&](const Arrays& in) { return net.trained(in); }));
       seen.push_back(all_bytes(plan.run(inputs)));
     }
     CHECK((seen[0] == seen[1]));
@@ -189,22 +129,22 @@ TEST_CASE("A pooled convolution gives the same bits for any number of workers", 
 }
 
 TEST_CASE("A convolution whose result is pooled and not trained is one call too", "[graph][pooled]") {
-  const Network net = k_networks[5].with(true, false);
+  const PooledNetwork net = k_networks[5].with(true, false);
   const Arrays inputs = net.inputs();
   const auto body = [&](const Arrays& in) { return Arrays{net(in[0], in[1], in[2])}; };
-  const Graph made = with_pooled_convolutions(traced(inputs, body));
+  const Graph made = with_pooled_convolutions(alive_trace(inputs, body));
   CHECK(made.nodes.size() == 1);
-  CHECK(count(made, "convolution_relu_pool") == 1);
+  CHECK(nodes_named(made, "convolution_relu_pool") == 1);
   CHECK((all_bytes(evaluate(made, inputs)) == all_bytes(body(inputs))));
 }
 
 TEST_CASE("A convolution whose result others read is not pooled in its call", "[graph][pooled]") {
-  const Network net = k_networks[3].with(true, true);
+  const PooledNetwork net = k_networks[3].with(true, true);
   const auto taken = [](const Arrays& inputs, const auto& body) {
-    const Graph graph = traced(inputs, body);
+    const Graph graph = alive_trace(inputs, body);
     const Graph made = with_pooled_convolutions(graph);
     CHECK((all_bytes(Plan(graph).run(inputs)) == all_bytes(body(inputs))));
-    return count(made, "convolution_relu_pool");
+    return nodes_named(made, "convolution_relu_pool");
   };
   const Arrays inputs = net.inputs();
   const auto sums = [&](const Arrays& in) { return convolution(in[0], in[1], in[2], net.convolution); };
@@ -232,7 +172,7 @@ TEST_CASE("A convolution whose result others read is not pooled in its call", "[
 }
 
 TEST_CASE("A weight that is written before the gradients keeps them apart from it", "[graph][pooled]") {
-  const Network net = k_networks[3].with(true, true);
+  const PooledNetwork net = k_networks[3].with(true, true);
   const Arrays inputs = net.inputs();
   // The pool's gradient comes before the write, the convolution's behind it.
   const auto body = [&](const Arrays& in) {
@@ -250,16 +190,16 @@ TEST_CASE("A weight that is written before the gradients keeps them apart from i
     return Arrays{first, w.grad(), w};
   };
   const auto wanted = all_bytes(body(inputs));
-  const Graph graph = traced(inputs, body);
+  const Graph graph = alive_trace(inputs, body);
   CHECK((all_bytes(Plan(graph).run(inputs)) == wanted));
   CHECK((all_bytes(evaluate(with_pooled_convolutions(graph), inputs)) == wanted));
 }
 
 TEST_CASE("relu's mask along with the gradients of a weight gives the bits of two calls", "[graph][pooled]") {
-  for (const Network& each : k_networks) {
+  for (const PooledNetwork& each : k_networks) {
     for (const bool bias : {true, false}) {
       CAPTURE(each.x, each.weight, bias);
-      const Network net = each.with(bias, false);
+      const PooledNetwork net = each.with(bias, false);
       const Arrays in = net.inputs();
       const NDArray y = convolution(in[0], in[1], in[2], net.convolution), dy = random_array(y.shape(), 5, -1, 1);
       const auto call = [&](const char* op, const Arrays& operands, bool two) {
@@ -285,7 +225,7 @@ TEST_CASE("Pooled convolutions called by name take all floating types", "[graph]
   for (const DType dtype : {float32, float64, float16, bfloat16}) {
     for (const std::size_t which : {3, 4, 7, 8}) {
       CAPTURE(dtype, which);
-      const Network net = k_networks[which].with(true, true);
+      const PooledNetwork net = k_networks[which].with(true, true);
       const Arrays in = net.inputs(dtype), wanted = net.trained(in);
       sluice::detail::PooledConvolutionAttributes how{
           .stride = net.convolution.stride,
@@ -325,6 +265,11 @@ TEST_CASE("Calls of pooled convolutions refuse what does not fit", "[graph][pool
   // Places that no forward pass gave are taken for masked.
   const NDArray places = full(made[1].shape(), 77, {.dtype = uint8});
   CHECK(sum(call(backward, {made[0], places, x, w}, "")[0]).item<float>() == 0);
+  const NDArray wide = ones({1, 1, 5, 5}, {.dtype = float64}), filter = ones({1, 1, 3, 3}, {.dtype = float64});
+  const NDArray beyond = full({1, 1, 1, 1}, 4, {.dtype = uint8});  // of a window of 4, in the image
+  CHECK(
+      sum(call(backward, {full({1, 1, 1, 1}, 1, {.dtype = float64}), beyond, wide, filter}, "")[0]).item<double>() ==
+      0);
   // A wrong place is seen.
   const NDArray other = made[1].copy();
   other.slice(3, 0, 1).assign(3);

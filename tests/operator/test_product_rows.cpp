@@ -59,6 +59,9 @@ void check_far_apart() {
     check_same(full({2, n}, 3e38), array<float>({1, 0x1p-100F}, {2}), "(1)");
     check_same(full({2, n}, -1e-37), array<float>({1, 0x1p100F}, {2}), "(1)");
   }
+  // Of the largest numbers there are no more at once than doubles hold, whatever is there from those before.
+  const NDArray large = full({}, std::numeric_limits<float>::max()), small = full({}, 0x1p-100);
+  check_same(where(arange(0, 285) < 125, large, small).reshape({1, 285}), array<float>({16}, {1}), "(1)");
 }
 
 void check_odd_numbers() {
