@@ -327,6 +327,7 @@ void PoolPolicy::parallel(std::int64_t n, std::int64_t grain, void* context, Ran
     job.next_job = jobs_;
     jobs_ = &job;
     job_count_.fetch_add(1);
+    jobs_begun_.fetch_add(1, std::memory_order_relaxed);
     wake(job.wanted - std::min(job.wanted, searching_.load()));
   }
   job.work();

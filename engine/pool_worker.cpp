@@ -278,8 +278,10 @@ bool PoolPolicy::help_job(Worker& me) {
   Job* job = jobs_;
   while (job != nullptr && (job->helpers >= job->wanted || job->finished()))
     job = job->next_job;
-  if (job == nullptr)
+  if (job == nullptr) {
+    me.jobs_seen = jobs_begun_.load(std::memory_order_relaxed);
     return false;
+  }
   ++job->helpers;
   hold.unlock();
   if (me.searching)
@@ -289,6 +291,11 @@ bool PoolPolicy::help_job(Worker& me) {
   if (--job->helpers == 0)
     job_done_.notify_all();
   return true;
+}
+
+// Whether there is one that the worker has not looked at: those that it has want no more helpers than they had.
+bool PoolPolicy::new_job(const Worker& me) const noexcept {
+  return job_count_.load(std::memory_order_relaxed) > 0 && jobs_begun_.load(std::memory_order_relaxed) != me.jobs_seen;
 }
 
 bool PoolPolicy::anything_listed() const noexcept {
@@ -330,7 +337,7 @@ bool PoolPolicy::search(Worker& me) {
   }
   const std::uint64_t began = clock_ticks();
   for (int round = 0; attention_.load(std::memory_order_relaxed) == 0; ++round) {
-    if (work_in_sight(me) || job_count_.load(std::memory_order_relaxed) > 0) {
+    if (work_in_sight(me) || new_job(me)) {
       if (round > 0)
         me.patience = std::min(2 * me.patience, k_long_search);
       return true;

@@ -2,6 +2,7 @@
 
 #include <sluice/engine/error.h>
 #include <sluice/gluon/class_metrics.h>
+#include <sluice/ndarray/detail/shape_watch.h>
 #include <sluice/ndarray/shape.h>
 #include <sluice/operator/elementwise/elementwise.h>
 #include <sluice/operator/order/count.h>
@@ -63,15 +64,16 @@ TopKAccuracy::TopKAccuracy(TopKAccuracyOptions options) : SumMetric(options.name
 }
 
 NDArray TopKAccuracy::measure(const NDArray& labels, const NDArray& predictions) {
-  const int axis = normal_axis(options_.axis, predictions.ndim(), "TopKAccuracy");
+  const Shape &of_labels = sluice::detail::unseen_shape(labels), &given = sluice::detail::unseen_shape(predictions);
+  const int axis = normal_axis(options_.axis, given.ndim(), "TopKAccuracy");
   const NDArray found = topk(predictions, options_.top_k, axis).indices;
   Shape wanted;
-  for (int i = 0; i < predictions.ndim(); ++i) {
+  for (int i = 0; i < given.ndim(); ++i) {
     if (i != axis)
-      wanted.push_back(predictions.shape()[i]);
+      wanted.push_back(given[i]);
   }
-  require<ShapeError>(labels.shape() == wanted, [&] {
-    return message("TopKAccuracy: labels ", labels.shape(), " do not fit predictions ", predictions.shape());
+  require<ShapeError>(of_labels == wanted, [&] {
+    return message("TopKAccuracy: labels ", of_labels, " do not fit predictions ", given);
   });
   return sum(equal(found, labels.astype(int64).expand_dims(axis)));
 }

@@ -5,12 +5,21 @@
 #include <sluice/engine/origin.h>
 #include <sluice/gluon/metric.h>
 #include <sluice/ndarray/autograd.h>
+#include <sluice/ndarray/create.h>
 #include <sluice/ndarray/detail/located.h>
+#include <sluice/ndarray/detail/shape_watch.h>
 #include <sluice/ndarray/shape.h>
 #include <sluice/operator/elementwise/elementwise.h>
 #include <sluice/operator/reduce/reduce.h>
+#include <sluice/operator/sink.h>
 
 namespace sluice::gluon::metric {
+
+using sluice::detail::unseen_shape;
+
+namespace {
+constexpr double k_nothing = -0.0;  // plus anything is that, to the last bit
+}
 
 Metric::~Metric() = default;
 
@@ -24,7 +33,7 @@ void Metric::update(const NDArray& labels, const NDArray& predictions, SourceLoc
 
 void Metric::add_to(Metric& metric, const NDArray& labels, const NDArray& predictions) {
   metric.add(labels, predictions);
-  metric.count_ += labels.size();
+  metric.count_up(labels.size());
 }
 
 Figure Metric::get(SourceLocation site) const {
@@ -68,7 +77,7 @@ void Metric::check_state(const State& state, std::size_t arrays) const {
 Metric::State SumMetric::state() const {
   if (count() == 0)
     return {};
-  return {.count = count(), .arrays = {sums_}};
+  return {.count = count(), .arrays = {stays_put_ ? sums_.copy() : sums_}};
 }
 
 void SumMetric::load_state(const State& state) {
@@ -77,19 +86,47 @@ void SumMetric::load_state(const State& state) {
     return message("metric: the sums of \"", name(), "\" are float64, not ", state.arrays[0].dtype());
   });
   Metric::load_state({.count = state.count, .arrays = {}});
-  sums_ = state.count == 0 ? NDArray() : state.arrays[0];
+  const autograd::PauseScope pause;
+  if (stays_put_ && state.count == 0)
+    fill(sums_, k_nothing);
+  else if (stays_put_ && state.arrays[0].shape() == sums_.shape())
+    copy_into(state.arrays[0], sums_);
+  else
+    sums_ = state.count == 0 ? NDArray() : state.arrays[0].copy();
 }
 
 void SumMetric::reset() {
-  sums_ = {};
+  const autograd::PauseScope pause;
+  if (stays_put_)
+    fill(sums_, k_nothing);
+  else
+    sums_ = {};
   Metric::reset();
 }
 
-void SumMetric::add(const NDArray& labels, const NDArray& predictions) {
+NDArray SumMetric::measured(const NDArray& labels, const NDArray& predictions) {
   const NDArray found = measure(labels, predictions).reshape({-1}).astype(float64);
-  require<ShapeError>(!sums_.defined() || sums_.size() == found.size(), [&] {
+  require<ShapeError>(count() == 0 || sums_.size() == found.size(), [&] {
     return message("metric: \"", name(), "\" has ", sums_.size(), " sums, a batch came with ", found.size());
   });
+  return found;
+}
+
+// Also in a trace, which is of the sum alone.
+void SumMetric::add_in_place(const NDArray& found) {
+  if (!stays_put_ || sums_.size() != found.size() || sums_.device() != found.device()) {
+    const CallSinkScope outside(nullptr);
+    sums_ = count() == 0 ? full(found.shape(), k_nothing, {.dtype = float64, .device = found.device()})
+                         : sums_.copy().to(found.device());
+    stays_put_ = true;
+  }
+  copy_into(sums_ + found, sums_);
+}
+
+void SumMetric::add(const NDArray& labels, const NDArray& predictions) {
+  const NDArray found = measured(labels, predictions);
+  if (stays_put_)
+    return add_in_place(found);
   if (!sums_.defined())
     sums_ = found.copy();  // for a metric may hand out an array that it keeps, and writes
   else
@@ -104,12 +141,13 @@ double SumMetric::value(SourceLocation site) const {
   return figure(sums(site), static_cast<double>(count()));
 }
 
+// Shapes are compared unseen: what a step is traced for holds for batches of other sizes.
 NDArray Accuracy::measure(const NDArray& labels, const NDArray& predictions) {
-  const bool classes = predictions.ndim() == labels.ndim() && predictions.shape() == labels.shape();
+  const Shape &wanted = unseen_shape(labels), &given = unseen_shape(predictions);
   const NDArray guesses =
-      classes ? predictions : argmax(predictions, normal_axis(axis_, predictions.ndim(), "Accuracy"));
-  require<ShapeError>(guesses.shape() == labels.shape(), [&] {
-    return message("Accuracy: labels ", labels.shape(), " do not fit predictions ", predictions.shape());
+      given == wanted ? predictions : argmax(predictions, normal_axis(axis_, given.ndim(), "Accuracy"));
+  require<ShapeError>(unseen_shape(guesses) == wanted, [&] {
+    return message("Accuracy: labels ", wanted, " do not fit predictions ", given);
   });
   return sum(equal(guesses.astype(int64), labels.astype(int64)));
 }

@@ -10,6 +10,10 @@
 #include <sluice/engine/export.h>
 #include <sluice/ndarray/ndarray.h>
 
+namespace sluice::gluon::detail {
+class StepMetrics;
+}
+
 /// Metrics: figures of a model over many batches, added up on the device of the predictions, so that update() does not
 /// make the host wait; get() does. All but Accuracy stand in gluon/metrics.h.
 namespace sluice::gluon::metric {
@@ -54,6 +58,8 @@ class SLUICE_API Metric {
   virtual double value(SourceLocation site) const = 0;
   /// What update() does, for a metric that consists of others.
   static void add_to(Metric& metric, const NDArray& labels, const NDArray& predictions);
+  /// So many labels more.
+  void count_up(std::int64_t labels) noexcept { count_ += labels; }
   /// Throws ValueError unless the state has a count that can be, and `arrays` arrays, or none where it counts nothing.
   void check_state(const State& state, std::size_t arrays) const;
 
@@ -82,10 +88,14 @@ class SLUICE_API SumMetric : public Metric {
   std::vector<double> sums(SourceLocation site) const;
 
  private:
+  friend class gluon::detail::StepMetrics;
+  NDArray measured(const NDArray& labels, const NDArray& predictions);
   void add(const NDArray& labels, const NDArray& predictions) final;
+  void add_in_place(const NDArray& found);
   double value(SourceLocation site) const final;
 
-  NDArray sums_;  // on the device
+  NDArray sums_;            // on the device
+  bool stays_put_ = false;  // a TrainStep's plan writes these very sums
 };
 
 /// Of Accuracy.

@@ -13,6 +13,7 @@
 #include <sluice/gluon/detail/known_steps.h>
 #include <sluice/gluon/detail/network_changes.h>
 #include <sluice/gluon/detail/parameter_reads.h>
+#include <sluice/gluon/detail/step_metrics.h>
 #include <sluice/gluon/train_step.h>
 #include <sluice/ndarray/autograd.h>
 #include <sluice/ndarray/detail/array_object.h>
@@ -38,6 +39,7 @@ struct TrainStep::State {
   const Block& loss;
   Trainer& trainer;
   const TrainStepOptions options;
+  detail::StepMetrics metrics = detail::StepMetrics();
   std::vector<ParameterDict::Entry> parameters = {};
   std::deque<Known> known = {};  // the one used last comes first
   std::size_t traced = 0;
@@ -96,6 +98,8 @@ struct TrainStep::State {
       signature.parameters.push_back(parameter.data().object());
     for (const NDArray& array : trainer.optimizer().step_arrays(prepared(trainer)))
       signature.parameters.push_back(array.object());
+    for (const NDArray& sums : metrics.sums())
+      signature.parameters.push_back(sums.object());
     return signature;
   }
 
@@ -161,6 +165,7 @@ struct TrainStep::State {
     TracedStep step{detail::watched_trace(tracer, [&] {
       const StepResult result = forward_and_back({all.first(samples), all.subspan(samples)}, site);
       trace_step(trainer, site);
+      metrics.trace(samples < all.size() ? all[samples] : NDArray(), with_predictions(result));
       Arrays made{result.losses};
       for (std::size_t i = 0; options.predictions && i < result.outputs.size(); ++i) {
         if (result.outputs[i].defined())
@@ -247,8 +252,10 @@ struct TrainStep::State {
     Engine& engine = batch.samples.front().engine();
     const EngineScope here(engine);
     std::shared_ptr<const TracedStep> step = find_like(signature);
-    if (step == nullptr)
+    if (step == nullptr) {
       step = trace(signature, site);
+      signature = signature_of(batch);  // there are sums of metrics now
+    }
     Known made = made_of(std::move(signature), std::move(step), engine);
     if (found != known.end())
       known.erase(found);
@@ -279,6 +286,12 @@ struct TrainStep::State {
     });
   }
 
+  static StepResult with_predictions(StepResult result) {
+    if (!result.outputs.empty())
+      result.predictions = result.outputs.front();
+    return result;
+  }
+
   StepResult result_of(const NDArray& losses, const Arrays& outputs) const {
     StepResult result{.losses = losses};
     if (options.predictions && !outputs.empty()) {
@@ -292,8 +305,9 @@ struct TrainStep::State {
     check(batch);
     const std::int64_t samples = batch.samples.front().shape()[0];
     const auto by_hand = [&] {
-      const StepResult result = forward_and_back(batch, site);
+      const StepResult result = with_predictions(forward_and_back(batch, site));
       trainer.step(samples, false, site);
+      metrics.update(batch.label(), result, site);
       return result_of(result.losses, result.outputs);
     };
     if (!is_complete())
@@ -309,7 +323,9 @@ struct TrainStep::State {
       return by_hand();
     for (const auto& [name, parameter] : prepared(trainer))
       parameter.mark_grad_used();
-    return result_of(results.front(), known.front().outputs_of(std::span(results).subspan(1)));
+    const StepResult result = result_of(results.front(), known.front().outputs_of(std::span(results).subspan(1)));
+    metrics.finish(batch.label(), result, site);
+    return result;
   }
 };
 
@@ -339,6 +355,13 @@ StepResult TrainStep::operator()(
 
 StepResult TrainStep::call(std::span<const NDArray> samples, std::span<const NDArray> labels, SourceLocation site) {
   return detail::called("TrainStep", site, [&] { return state_->run({samples, labels}, site); });
+}
+
+void TrainStep::add_up(std::vector<std::shared_ptr<metric::Metric>> metrics) {
+  if (metrics == state_->metrics.all())
+    return;
+  state_->metrics = detail::StepMetrics(std::move(metrics));
+  state_->known.clear();  // rather than memory for plans of both kinds
 }
 
 const graph::Plan* TrainStep::plan() const noexcept {

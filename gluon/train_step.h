@@ -4,12 +4,17 @@
 #include <initializer_list>
 #include <memory>
 #include <span>
+#include <vector>
 
 #include <sluice/engine/export.h>
 #include <sluice/gluon/block.h>
 #include <sluice/gluon/hybrid.h>
 #include <sluice/gluon/trainer.h>
 #include <sluice/operator/graph/plan.h>
+
+namespace sluice::gluon::metric {
+class Metric;
+}
 
 namespace sluice::gluon {
 
@@ -68,6 +73,12 @@ class SLUICE_API TrainStep {
       std::span<const NDArray> samples,
       std::span<const NDArray> labels,
       SourceLocation site = SourceLocation::current());
+
+  /// From the next step on each adds its batch to these metrics too, in place of those of an earlier call: within the
+  /// plan those of plain operators (Loss, Accuracy, TopKAccuracy, MAE, MSE, RMSE, CrossEntropy, Perplexity), behind it
+  /// all others. Labels are the first of the step's; the figures are to the last bit those of update(). A change has
+  /// steps traced anew. Throws ValueError for null.
+  void add_up(std::vector<std::shared_ptr<metric::Metric>> metrics);
 
   /// The plan of the last step; null before the first one that was traced.
   const graph::Plan* plan() const noexcept;

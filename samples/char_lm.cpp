@@ -5,9 +5,11 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <memory>
 #include <random>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -15,12 +17,15 @@
 #include <sluice/sluice.h>
 
 #include "samples/support/flags.h"
+#include "samples/support/interrupt.h"
 #include "samples/support/mixed_precision.h"
 #include "samples/support/run_main.h"
+#include "samples/support/saving.h"
 
 namespace {
 
 using namespace sluice;
+namespace est = gluon::estimator;
 
 struct Options {
   Device device = num_gpus() > 0 ? gpu(0) : cpu();
@@ -29,6 +34,7 @@ struct Options {
   double learning_rate = 4e-3, temperature = 0.7;
   std::uint64_t seed = 1;
   samples::MixedPrecision mixed = {};
+  samples::Saving saving = {};
 };
 
 std::string read_file(const std::filesystem::path& path) {
@@ -75,16 +81,17 @@ class Alphabet {
   std::array<std::int32_t, 256> numbers_{};
 };
 
-/// Pieces of the text from random places, and the same pieces one character on.
-class Pieces {
+/// Pieces of the text from random places, and the same pieces one character on: an epoch without end.
+class Pieces : public est::BatchSource {
  public:
-  Pieces(const std::string& text, const Alphabet& alphabet, const Options& options)
-      : options_(options), draw_(options.seed) {
+  Pieces(const std::string& text, const Alphabet& alphabet, const Options& options) : options_(options) {
     for (const char c : text)
       numbers_.push_back(alphabet.number(c));
   }
 
-  std::array<NDArray, 2> next() {
+  void begin() override { draw_.seed(options_.seed); }
+  void end() override { batch_ = {}; }
+  const gluon::data::Batch* next() override {
     const auto length = static_cast<std::size_t>(options_.length);
     std::uniform_int_distribution<std::size_t> begin(0, numbers_.size() - length - 1);
     std::vector<std::int32_t> x, y;
@@ -94,16 +101,36 @@ class Pieces {
       y.insert(y.end(), at + 1, at + options_.length + 1);
     }
     const Shape shape{options_.batch, options_.length};
-    return {array(x, shape, options_.device), array(y, shape, options_.device)};
+    batch_ = {array(x, shape, options_.device), array(y, shape, options_.device)};
+    return &batch_;
   }
 
  private:
   Options options_;
   std::vector<std::int32_t> numbers_;
   std::mt19937_64 draw_;
+  gluon::data::Batch batch_;
 };
 
-void train(const gluon::model_zoo::GPT& net, Pieces& pieces, const Options& options) {
+/// Ten lines of the training, each of the steps since the one before.
+class Lines : public est::EventHandler {
+ public:
+  explicit Lines(std::int64_t steps) : steps_(steps), every_(std::max<std::int64_t>(steps / 10, 1)) {}
+  void batch_end(est::Estimator& estimator, const gluon::data::Batch&, const gluon::StepResult&) override {
+    const std::int64_t step = estimator.progress().batches;
+    if (step % every_ != 0 && step != steps_)
+      return;
+    fmt::print("step {:5}: loss {:.3f}\n", step, estimator.figure("training loss"));
+    std::fflush(stdout);
+    for (const auto& metric : estimator.train_metrics())
+      metric->reset();
+  }
+
+ private:
+  std::int64_t steps_, every_;
+};
+
+void train(gluon::model_zoo::GPT& net, const std::shared_ptr<Pieces>& pieces, const Options& options) {
   gluon::Trainer trainer(net.collect_params(), gluon::optimizer::AdamW({.weight_decay = 0.01}));
   trainer.set_schedule(gluon::lr_scheduler::OneCycleScheduler(
       {.total_steps = std::max<std::int64_t>(options.steps, 2), .max_lr = options.learning_rate, .pct_start = 0.1}));
@@ -111,18 +138,13 @@ void train(const gluon::model_zoo::GPT& net, Pieces& pieces, const Options& opti
   options.mixed.prepare(trainer);
   const amp::AutocastScope cast = options.mixed.autocast();
   const gluon::loss::SoftmaxCrossEntropyLoss cost;
-  gluon::TrainStep step(net, cost, trainer);
-  gluon::metric::Loss mean_loss;
-  const std::int64_t every = std::max<std::int64_t>(options.steps / 10, 1);
-  for (std::int64_t i = 1; i <= options.steps; ++i) {
-    const auto [x, y] = pieces.next();
-    mean_loss.update(step(x, y).losses);
-    if (i % every == 0 || i == options.steps) {
-      fmt::print("step {:5}: loss {:.3f}\n", i, mean_loss.get().second);
-      std::fflush(stdout);
-      mean_loss.reset();
-    }
-  }
+  est::Estimator estimator(net, cost, trainer, {.step = {.predictions = false}});
+  est::Handlers handlers = options.saving.handlers(100);
+  handlers.push_back(std::make_shared<Lines>(options.steps));
+  estimator.fit(
+      std::static_pointer_cast<est::BatchSource>(pieces),
+      {.batches = options.steps, .handlers = std::move(handlers), .log = false});
+  options.saving.end_if_interrupted();
 }
 
 /// As many characters as asked, each drawn by what the network says of the `length` before it.
@@ -134,6 +156,7 @@ std::string go_on(
     seen.push_back(alphabet.number(text[static_cast<std::size_t>(i)]));
   std::string written;
   for (std::int64_t i = 0; i < options.characters; ++i) {
+    samples::end_if_interrupted("the text is not at its end");
     const NDArray x =
         array(std::vector<std::int32_t>(seen.end() - options.length, seen.end()), {1, options.length}, options.device);
     const NDArray logits = net(x).slice(1, options.length - 1, options.length).reshape({alphabet.size()});
@@ -147,6 +170,7 @@ int run(const Options& options) {
   if (options.units % options.heads != 0)
     throw std::runtime_error(
         fmt::format("--heads: {} heads do not divide a width of {} (--units)", options.heads, options.units));
+  options.saving.begin();
   const std::string text = read_text(options.text);
   if (static_cast<std::int64_t>(text.size()) < options.length + 2)
     throw std::runtime_error(
@@ -162,8 +186,7 @@ int run(const Options& options) {
        .dropout = 0});
   net.initialize(gluon::init::Normal(0.08), options.device);
   fmt::print("{} characters, {} different ones; on {}\n", text.size(), alphabet.size(), to_string(options.device));
-  Pieces pieces(text, alphabet, options);
-  train(net, pieces, options);
+  train(net, std::make_shared<Pieces>(text, alphabet, options), options);
   if (options.characters > 0)
     fmt::print("\n{}\n", go_on(net, text, alphabet, options));
   return 0;
@@ -204,5 +227,6 @@ int main(int argc, char** argv) {
       .with_default();
   command.add_option("--seed", options.seed, "Of all random numbers").check(samples::whole_number()).with_default();
   options.mixed.add_to(command);
+  options.saving.add_to(command);
   return samples::run_main(command, argc, argv, [&] { return run(options); });
 }

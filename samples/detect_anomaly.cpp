@@ -20,6 +20,7 @@
 
 #include "samples/support/flags.h"
 #include "samples/support/images.h"
+#include "samples/support/interrupt.h"
 #include "samples/support/png_image.h"
 #include "samples/support/run_main.h"
 #include "samples/support/safe_file.h"
@@ -134,8 +135,10 @@ void train(nn::Sequential& net, const Pictures& pictures, const Options& options
   gluon::TrainStep step(net, cost, trainer);
   for (std::int64_t epoch = 1; epoch <= options.epochs; ++epoch) {
     gluon::metric::Loss mean_loss;
-    for (const auto& [x, labels] : loader)
+    for (const auto& [x, labels] : loader) {
       mean_loss.update(step(x, x).losses);
+      samples::end_if_interrupted();
+    }
     fmt::print("epoch {:3}: loss {:.5f}\n", epoch, mean_loss.get().second);
     std::fflush(stdout);
   }
@@ -200,6 +203,7 @@ samples::Image painted(const NDArray& images, const NDArray& repeated) {
 
 int run(const Options& options) {
   samples::check_target("output", options.output);
+  samples::catch_interrupts();
   random::seed(options.seed);
   const auto [normal, fresh] = pictures_of(options);
   nn::Sequential net = auto_encoder(options.code);

@@ -16,6 +16,7 @@
 #include <sluice/sluice.h>
 
 #include "samples/support/flags.h"
+#include "samples/support/interrupt.h"
 #include "samples/support/run_main.h"
 
 namespace {
@@ -122,12 +123,14 @@ class Game {
 };
 
 int run(const Options& options) {
+  samples::catch_interrupts();
   random::seed(options.seed);
   Game game(options);
   gluon::metric::Loss judged("judge"), made("maker");
   const std::int64_t every = std::max<std::int64_t>(options.steps / 10, 1);
   for (std::int64_t i = 1; i <= options.steps; ++i) {
     const auto [of_judge, of_maker] = game.step();
+    samples::end_if_interrupted();
     judged.update(of_judge);
     made.update(of_maker);
     if (i % every != 0 && i != options.steps)

@@ -17,6 +17,7 @@
 
 #include "samples/support/flags.h"
 #include "samples/support/run_main.h"
+#include "samples/support/saving.h"
 
 namespace {
 
@@ -30,6 +31,7 @@ struct Options {
   std::int64_t houses = 2000, epochs = 60;
   double learning_rate = 0;
   std::uint64_t seed = 1;
+  samples::Saving saving = {};
 };
 
 struct House {
@@ -122,6 +124,7 @@ void show(gluon::Block& net, const Table& table, const std::vector<House>& house
 }
 
 int run(const Options& options) {
+  options.saving.begin();
   const std::vector<House> houses = build(options);
   const std::size_t known = houses.size() * 4 / 5;
   const Table table(houses, known);
@@ -145,11 +148,11 @@ int run(const Options& options) {
     fmt::print("learning rate by a sweep: {:.2g}\n", rate);
   }
   estimator.trainer().set_learning_rate(rate);
-  estimator.fit(
-      training,
-      {.epochs = options.epochs,
-       .validation = testing,
-       .handlers = est::handlers(est::EarlyStoppingHandler({.monitor = "validation rmse", .patience = 10}))});
+  est::Handlers handlers = options.saving.handlers();
+  handlers.push_back(std::make_shared<est::EarlyStoppingHandler>(
+      est::EarlyStoppingOptions{.monitor = "validation rmse", .patience = 10}));
+  estimator.fit(training, {.epochs = options.epochs, .validation = testing, .handlers = std::move(handlers)});
+  options.saving.end_if_interrupted();
   show(net, table, houses, known, options.device);
   const double error = estimator.evaluate(testing)[1].second;
   fmt::print("prices are guessed to {:.1f} %\n", 100 * (std::exp(error) - 1));
@@ -167,5 +170,6 @@ int main(int argc, char** argv) {
   command.add_option("--lr", options.learning_rate, "Learning rate; 0: found by a sweep")
       .check(samples::finite_within({.low = 0, .high = 1}));
   command.add_option("--seed", options.seed, "Of all random numbers").check(samples::whole_number());
+  options.saving.add_to(command);
   return samples::run_main(command, argc, argv, [&] { return run(options); });
 }

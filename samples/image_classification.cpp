@@ -9,6 +9,7 @@
 #include <random>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -18,11 +19,13 @@
 #include "samples/support/flags.h"
 #include "samples/support/mixed_precision.h"
 #include "samples/support/run_main.h"
+#include "samples/support/saving.h"
 
 namespace {
 
 using namespace sluice;
 namespace data = gluon::data;
+namespace est = gluon::estimator;
 namespace vision = gluon::data::vision;
 namespace transforms = vision::transforms;
 namespace fs = std::filesystem;
@@ -34,6 +37,7 @@ struct Options {
   double learning_rate = 0.01;
   std::uint64_t seed = 1;
   samples::MixedPrecision mixed = {};
+  samples::Saving saving = {};
 };
 
 /// Gratings at three angles and rings, of all colours and sizes: half of them JPEG, half PNG.
@@ -89,12 +93,19 @@ class DrawnFolder {
   fs::path path_;
 };
 
-double accuracy_of(gluon::model_zoo::vision::Classifier& net, data::DataLoader& loader) {
-  gluon::metric::Accuracy accuracy;
-  for (const auto& [x, y] : loader)
-    accuracy.update(y, net(x));
-  return accuracy.get().second;
-}
+/// A line an epoch.
+class Lines : public est::EventHandler {
+ public:
+  int priority() const override { return 1000; }
+  void epoch_end(est::Estimator& estimator) override {
+    fmt::print(
+        "epoch {:3}: loss {:.3f}, validation accuracy {:.4f}\n",
+        estimator.progress().epochs,
+        estimator.figure("training loss"),
+        estimator.figure("validation accuracy"));
+    std::fflush(stdout);
+  }
+};
 
 /// Images to train on, and to validate.
 int train(const std::vector<data::AnyDataset>& parts, std::int64_t classes, const Options& options) {
@@ -131,24 +142,21 @@ int train(const std::vector<data::AnyDataset>& parts, std::int64_t classes, cons
   options.mixed.prepare(trainer);
   const amp::AutocastScope cast = options.mixed.autocast();
   const gluon::loss::SoftmaxCrossEntropyLoss cost;
-  gluon::TrainStep step(net, cost, trainer);
-  double accuracy = 0;
-  for (std::int64_t epoch = 1; epoch <= options.epochs; ++epoch) {
-    gluon::metric::Loss mean_loss;
-    for (const auto& [x, y] : batches)
-      mean_loss.update(step(x, y).losses);
-    accuracy = accuracy_of(net, held_back);
-    fmt::print("epoch {:3}: loss {:.3f}, validation accuracy {:.4f}\n", epoch, mean_loss.get().second, accuracy);
-    std::fflush(stdout);
-  }
+  est::Estimator estimator(net, cost, trainer, {.validation_metrics = {std::make_shared<gluon::metric::Accuracy>()}});
+  est::Handlers handlers = options.saving.handlers();
+  handlers.push_back(std::make_shared<Lines>());
+  estimator.fit(
+      batches, {.epochs = options.epochs, .validation = held_back, .handlers = std::move(handlers), .log = false});
+  options.saving.end_if_interrupted();
   const std::int64_t corrupt = batches.figures().corrupt + held_back.figures().corrupt;
   if (corrupt > 0)
     fmt::print("{} damaged files were passed over\n", corrupt);
-  fmt::print("validation accuracy: {:.4f}\n", accuracy);
+  fmt::print("validation accuracy: {:.4f}\n", estimator.figure("validation accuracy"));
   return 0;
 }
 
 int run(const Options& options) {
+  options.saving.begin();
   random::seed(options.seed);
   if (!options.cifar.empty())
     return train(
@@ -195,5 +203,6 @@ int main(int argc, char** argv) {
       .with_default();
   command.add_option("--seed", options.seed, "Of all random numbers").check(samples::whole_number());
   options.mixed.add_to(command);
+  options.saving.add_to(command);
   return samples::run_main(command, argc, argv, [&] { return run(options); });
 }

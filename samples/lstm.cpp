@@ -13,6 +13,7 @@
 #include "samples/support/flags.h"
 #include "samples/support/mixed_precision.h"
 #include "samples/support/run_main.h"
+#include "samples/support/saving.h"
 
 namespace {
 
@@ -27,6 +28,7 @@ struct Options {
   double learning_rate = 0.01;
   std::uint64_t seed = 1;
   samples::MixedPrecision mixed = {};
+  samples::Saving saving = {};
 };
 
 /// Sequences of numbers from 0 to 1, each with a mark, 1 at a place of the first half and one of the second, else 0;
@@ -70,6 +72,7 @@ class Adder : public gluon::Block {
 };
 
 int run(const Options& options) {
+  options.saving.begin();
   random::seed(options.seed);
   Adder net(options.hidden);
   net.initialize(gluon::init::Xavier(), options.device);
@@ -84,7 +87,8 @@ int run(const Options& options) {
   options.mixed.prepare(trainer);
   const amp::AutocastScope cast = options.mixed.autocast();
   est::Estimator estimator(net, loss, trainer, {.validation_metrics = {std::make_shared<gluon::metric::MSE>()}});
-  estimator.fit(training, {.epochs = options.epochs, .validation = testing});
+  estimator.fit(training, {.epochs = options.epochs, .validation = testing, .handlers = options.saving.handlers()});
+  options.saving.end_if_interrupted();
   // Who says 1 each time errs by the variance of two numbers.
   fmt::print("test error: {:.5f} (without looking {:.5f})\n", estimator.evaluate(testing)[1].second, 1.0 / 6);
   return 0;
@@ -104,5 +108,6 @@ int main(int argc, char** argv) {
       .check(samples::finite_within({.low = 0, .high = 1}));
   command.add_option("--seed", options.seed, "Of all random numbers").check(samples::whole_number());
   options.mixed.add_to(command);
+  options.saving.add_to(command);
   return samples::run_main(command, argc, argv, [&] { return run(options); });
 }

@@ -15,7 +15,9 @@
 #include <sluice/sluice.h>
 
 #include "samples/support/flags.h"
+#include "samples/support/interrupt.h"
 #include "samples/support/run_main.h"
+#include "samples/support/saving.h"
 
 namespace {
 
@@ -75,6 +77,7 @@ std::uint64_t checksum(const gluon::Block& net) {
 }
 
 int run(const Options& options) {
+  samples::catch_interrupts();
   random::seed(options.seed);
   nn::Sequential net;
   net.add(nn::Dense(64, {.activation = "relu", .in_units = 2}), nn::Dropout(0.1));
@@ -101,10 +104,12 @@ int run(const Options& options) {
            .keep_last = 3,
            .monitor = "validation accuracy",
            .existing = est::Existing::resume}),
+      samples::stop_when_interrupted(),
       est::CSVLogger({.path = std::filesystem::path(options.folder) / "figures.csv"}));
   if (options.kill_after > 0)
     handlers.push_back(std::make_shared<Killer>(options.kill_after));
   estimator.fit(training, {.epochs = options.epochs, .validation = testing, .handlers = std::move(handlers)});
+  samples::end_if_interrupted("the same command goes on");
   fmt::print("test accuracy: {:.4f}\n", estimator.evaluate(testing)[1].second);
   fmt::print("parameters: {:016x}\n", checksum(net));
   return 0;

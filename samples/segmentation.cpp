@@ -15,6 +15,7 @@
 #include <sluice/sluice.h>
 
 #include "samples/support/flags.h"
+#include "samples/support/interrupt.h"
 #include "samples/support/png_image.h"
 #include "samples/support/run_main.h"
 #include "samples/support/safe_file.h"
@@ -93,6 +94,7 @@ void train(const gluon::Block& net, Painter& painter, const Options& options) {
   for (std::int64_t i = 1; i <= options.steps; ++i) {
     const Batch batch = painter.paint(options.batch, options.device);
     mean_loss.update(step(batch.pictures, batch.classes).losses);
+    samples::end_if_interrupted();
     if (i % every == 0 || i == options.steps) {
       fmt::print("step {:4}: loss {:.3f}\n", i, mean_loss.get().second);
       std::fflush(stdout);
@@ -149,6 +151,7 @@ samples::Image painted(
 
 int run(const Options& options) {
   samples::check_target("output", options.output);
+  samples::catch_interrupts();
   random::seed(options.seed);
   gluon::model_zoo::segmentation::UNet net({.classes = k_classes, .channels = options.channels, .levels = 3});
   net.initialize(gluon::init::Xavier(), options.device);

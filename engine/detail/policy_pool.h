@@ -90,8 +90,9 @@ class PoolPolicy final : public CpuPolicy {
     int next_in_a_row = 0;
     bool running = false;  // inside run(), the body's end included
     bool searching = false;
-    bool attached = false;  // a user's thread
-    bool ahead = false;     // what it picked still lies in its own queue
+    bool attached = false;        // a user's thread
+    std::uint32_t jobs_seen = 0;  // of jobs_begun_: none of those wants its help
+    bool ahead = false;           // what it picked still lies in its own queue
     Worker* next_attached = nullptr;
     int pushes = 0;  // attached: since it last ran some itself
     std::uint64_t picks = 0;
@@ -165,6 +166,7 @@ class PoolPolicy final : public CpuPolicy {
   static void take_pace(Worker& me, std::uint64_t ticks) noexcept;
   void end_batch(Worker& me);
   bool help_job(Worker& me);
+  bool new_job(const Worker& me) const noexcept;
   void run_for(Worker& me, TaskNode* task);
   bool search(Worker& me);
   void stop_searching(Worker& me, bool found);
@@ -196,6 +198,7 @@ class PoolPolicy final : public CpuPolicy {
   std::atomic<int> sleepers_{0};               // parked, or not made yet
   std::atomic<int> attention_{0};              // > 0: workers come to the mutex between two tasks
   std::atomic<int> job_count_{0};
+  std::atomic<std::uint32_t> jobs_begun_{0};         // changed under the mutex
   std::atomic<bool> watched_{false};                 // a parked worker looks by itself every millisecond
   std::atomic<std::uint64_t> pace_{k_pace_unknown};  // clock ticks that a body took lately
 

@@ -9,9 +9,6 @@ namespace sluice::gluon::data {
 
 namespace detail {
 
-namespace {
-
-// Throws unless an array of a sample is as the batch has it.
 void check_fits(std::size_t array, const ArraySpec& found, const ArraySpec& wanted) {
   require<ShapeError>(found.shape == wanted.shape, [&] {
     return message(
@@ -34,14 +31,26 @@ void check_count(std::size_t found, std::size_t wanted) {
       found == wanted, [&] { return message("DataLoader: a sample has ", found, " arrays, others have ", wanted); });
 }
 
+void write_array(std::size_t array, const HostArray& from, const TensorView& batch, std::size_t row) {
+  check_fits(array, from.spec(), spec_of_sample(batch));
+  if (const std::size_t bytes = from.bytes(); bytes > 0)
+    std::memcpy(static_cast<std::byte*>(batch.data) + row * bytes, from.data(), bytes);
+}
+
+void read_each(std::span<Pick> picks, Views out, const ReadInto& read) {
+  const auto bytes = static_cast<std::int64_t>(bytes_of_sample(out));
+  const auto grain = std::max<std::int64_t>(1, k_bytes_a_thread / (bytes + 1));
+  parallel_for(static_cast<std::int64_t>(picks.size()), grain, [&](std::int64_t begin, std::int64_t end) {
+    for (auto i = static_cast<std::size_t>(begin); i < static_cast<std::size_t>(end); ++i)
+      read(picks[i], part_of(out, i, 1));
+  });
+}
+
+namespace {
+
 const HostArray& first_of(const Sample& sample) {
   require<ShapeError>(!sample.empty(), [] { return "transform_first: a sample without arrays"; });
   return sample[0];
-}
-
-void copy_row(const HostArray& from, const TensorView& batch, std::size_t row) {
-  if (const std::size_t bytes = from.bytes(); bytes > 0)
-    std::memcpy(static_cast<std::byte*>(batch.data) + row * bytes, from.data(), bytes);
 }
 
 // Its first array goes through a transform; straight into the batch where there is one.
@@ -75,8 +84,7 @@ class FirstTransformed final : public DatasetNode {
       check_fits(0, transform_->output_spec(sample[0].spec()), wanted);
       transform_->apply(sample[0].view(), sample_view(to, wanted), picks[i].random);
       for (std::size_t a = 1; a < out.size(); ++a) {
-        check_fits(a, sample[a].spec(), spec_of_sample(out[a]));
-        copy_row(sample[a], out[a], i);
+        write_array(a, sample[a], out[a], i);
       }
     });
   }
@@ -165,20 +173,11 @@ Sample sample_by_read(const DatasetNode& dataset, std::int64_t index, SampleRand
 }
 
 void DatasetNode::read(std::span<Pick> picks, Views out) const {
-  std::vector<ArraySpec> wanted;
-  for (const TensorView& view : out)
-    wanted.push_back(spec_of_sample(view));
-  const auto bytes = static_cast<std::int64_t>(bytes_of_sample(out));
-  const auto grain = std::max<std::int64_t>(1, k_bytes_a_thread / (bytes + 1));
-  parallel_for(static_cast<std::int64_t>(picks.size()), grain, [&](std::int64_t begin, std::int64_t end) {
-    for (auto i = static_cast<std::size_t>(begin); i < static_cast<std::size_t>(end); ++i) {
-      const Sample sample = sample_at(picks[i].index, picks[i].random);
-      check_count(sample.size(), out.size());
-      for (std::size_t a = 0; a < out.size(); ++a) {
-        check_fits(a, sample[a].spec(), wanted[a]);
-        copy_row(sample[a], out[a], i);
-      }
-    }
+  read_each(picks, out, [&](Pick& pick, Views to) {
+    const Sample sample = sample_at(pick.index, pick.random);
+    check_count(sample.size(), to.size());
+    for (std::size_t a = 0; a < to.size(); ++a)
+      write_array(a, sample[a], to[a]);
   });
 }
 

@@ -39,6 +39,10 @@ concept ReadsPicks = requires(const D& dataset, std::span<Pick> picks, Views out
   dataset.read(picks, out);
 };
 template <class D>
+concept WritesSamples = requires(const D& dataset, std::int64_t i, Views batch_of_one) {
+  dataset.write_sample(i, batch_of_one);
+};
+template <class D>
 concept HasSpecs = requires(const D& dataset) {
   { dataset.specs() } -> std::convertible_to<std::vector<ArraySpec>>;
 };
@@ -70,6 +74,15 @@ class SLUICE_API DatasetNode {
   virtual void read(std::span<Pick> picks, Views out) const;
 };
 
+/// Throws ShapeError and DTypeError unless array number `array` of a sample is as the batch has them.
+SLUICE_API void check_fits(std::size_t array, const ArraySpec& found, const ArraySpec& wanted);
+/// The same of how many arrays there are.
+SLUICE_API void check_count(std::size_t found, std::size_t wanted);
+/// Copies an array of a sample to its row of a batch; throws as check_fits().
+SLUICE_API void write_array(std::size_t array, const HostArray& from, const TensorView& batch, std::size_t row = 0);
+/// Calls `read` for each sample, with views of a batch of it alone, on idle workers too.
+using ReadInto = std::function<void(Pick& pick, Views batch_of_one)>;
+SLUICE_API void read_each(std::span<Pick> picks, Views out, const ReadInto& read);
 /// The views of samples `first` .. `first + n - 1` of a batch.
 std::vector<TensorView> part_of(Views batch, std::size_t first, std::size_t n);
 /// Bytes that a sample takes in a batch.
@@ -137,6 +150,8 @@ class DatasetOf final : public DatasetNode {
   void read(std::span<Pick> picks, Views out) const override {
     if constexpr (FixedDataset<D>) {
       read_picks(dataset_, picks, out);
+    } else if constexpr (WritesSamples<D>) {
+      read_each(picks, out, [this](Pick& pick, Views to) { dataset_.write_sample(pick.index, to); });
     } else {
       DatasetNode::read(picks, out);
     }

@@ -21,6 +21,8 @@ namespace sluice::gluon::detail {
 struct Batch {
   std::span<const NDArray> samples, labels;
 
+  /// What metrics compare with.
+  NDArray label() const { return labels.empty() ? NDArray() : labels.front(); }
   Arrays all() const {
     Arrays both(samples.begin(), samples.end());
     both.insert(both.end(), labels.begin(), labels.end());

@@ -209,6 +209,8 @@ StepResult Estimator::step_by_hand(const data::Batch& batch, SourceLocation site
   gluon::detail::detach_all(result.outputs);
   if (result.predictions.defined())
     result.predictions = result.predictions.detach();
+  if (adds_up_)
+    update_metrics(train_metrics_, batch, result);
   return result;
 }
 
@@ -240,6 +242,8 @@ StepResult Estimator::take_step(const data::Batch& batch, SourceLocation site) {
 StepResult Estimator::train_batch(const data::Batch& batch, SourceLocation site) {
   return gluon::detail::called("Estimator::train_batch", site, [&] {
     require(run_ == nullptr, [] { return "within fit() steps are its own; handlers see them, and take none"; });
+    if (step_ != nullptr)
+      step_->add_up({});
     return take_step(batch, site);
   });
 }

@@ -163,6 +163,9 @@ class SLUICE_API Estimator {
   /// Losses and predictions of a batch to its metrics; the host does not wait. Throws ValueError where nobody says
   /// which of more than two arrays are labels.
   static void update_metrics(const Metrics& metrics, const data::Batch& batch, const StepResult& result);
+  /// Whether steps add to the metrics of training themselves: in a fit() whose MetricHandler is of no class derived
+  /// from that.
+  bool adds_up() const noexcept { return adds_up_; }
   /// From whoever updates or resets metrics of training: figures that were read before are read anew.
   void forget_figures() noexcept { read_at_.reset(); }
 
@@ -212,6 +215,7 @@ class SLUICE_API Estimator {
   Metrics train_metrics_, validation_metrics_;
   std::unique_ptr<TrainStep> step_;  // null: by hand
   bool updates_elsewhere_ = false;   // a GradientUpdateHandler does
+  bool adds_up_ = false;
 
   Progress progress_;
   std::optional<std::int64_t> epoch_size_, last_epoch_, last_batch_;

@@ -131,6 +131,10 @@ void Estimator::run(Run& run) {
   stop_reason_.clear();
   further_errors_.clear();
   updates_elsewhere_ = count_of<GradientUpdateHandler>(run.handlers) > 0;
+  adds_up_ = std::any_of(
+      run.handlers.begin(), run.handlers.end(), [](const auto& handler) { return is_one_of<MetricHandler>(*handler); });
+  if (step_ != nullptr)
+    step_->add_up(adds_up_ ? train_metrics_ : Metrics());
   progress_.epochs = progress_.batches = progress_.batch_in_epoch = 0;
   const std::int64_t fits_before = progress_.fits;
   ++progress_.fits;
@@ -171,7 +175,7 @@ void Estimator::run(Run& run) {
     note();
   }
   run_ = nullptr;
-  updates_elsewhere_ = false;
+  updates_elsewhere_ = adds_up_ = false;
   read_at_.reset();
   if (failure != nullptr) {
     progress_.fits = fits_before;  // another attempt is the same fit, also for a process that goes on with it
@@ -250,6 +254,8 @@ void Estimator::run_batch(Run& run, const data::Batch& batch) {
   run.is_at_epoch_begin = false;
   call_each(run.handlers, [&](EventHandler& handler) { handler.batch_begin(*this, batch); });
   const StepResult result = take_step(batch, run.site);
+  if (adds_up_)
+    forget_figures();
   ++progress_.batches;
   ++progress_.total_batches;
   ++progress_.batch_in_epoch;

@@ -54,6 +54,8 @@ void MetricHandler::epoch_begin(Estimator& estimator) {
 }
 
 void MetricHandler::batch_end(Estimator& estimator, const data::Batch& batch, const StepResult& result) {
+  if (estimator.adds_up())
+    return;
   Estimator::update_metrics(estimator.train_metrics(), batch, result);
   estimator.forget_figures();  // a handler of less priority may have asked
 }

@@ -41,7 +41,8 @@ class SLUICE_API StoppingHandler : public EventHandler {
   StoppingOptions options_;
 };
 
-/// Adds batches up in the training metrics and begins them anew with each epoch (Gluon's MetricHandler).
+/// Adds batches up in the training metrics and begins them anew with each epoch (Gluon's MetricHandler). One of this
+/// very class has the step do the adding, within its plan where that can be; what derives from it does it itself.
 class SLUICE_API MetricHandler : public EventHandler {
  public:
   int priority() const override { return -1000; }

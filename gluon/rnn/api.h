@@ -1,4 +1,5 @@
 #pragma once
 
 #include <sluice/gluon/rnn/cell.h>
+#include <sluice/gluon/rnn/cells.h>
 #include <sluice/gluon/rnn/layer.h>

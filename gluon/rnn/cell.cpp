@@ -4,6 +4,7 @@
 #include <sluice/ndarray/create.h>
 #include <sluice/ndarray/detail/located.h>
 #include <sluice/ndarray/detail/shape_watch.h>
+#include <sluice/operator/concat/concat.h>
 
 namespace sluice::gluon::rnn {
 
@@ -19,7 +20,40 @@ std::int64_t rows_of(const char* name, RnnMode kind, std::int64_t hidden, const 
   return sluice::detail::gates_of(kind) * hidden;
 }
 
+// Of unroll().
+void check_steps(const char* name, std::int64_t length, const NDArray& inputs, Layout layout) {
+  require(inputs.defined(), [&] { return message(name, ": inputs of unroll are an undefined NDArray"); });
+  const Shape& shape = unseen_shape(inputs);
+  const bool is_first = layout == Layout::TNC;
+  require<ShapeError>(length >= 1 && shape.ndim() == 3 && shape[is_first ? 0 : 1] == length, [&] {
+    const char* const axes = is_first ? "(T, N, C)" : "(N, T, C)";
+    return message(name, ": unroll of ", length, " steps takes ", axes, " of as many, at least one, not ", shape);
+  });
+}
+
 }  // namespace
+
+Unrolled Cell::unroll(
+    std::int64_t length, const NDArray& inputs, const Arrays& begin_state, Layout layout, SourceLocation site) const {
+  return sluice::detail::located(site, [&] { return run({length, inputs, begin_state, layout, site}); });
+}
+
+Unrolled Cell::run(const Steps& steps) const {
+  check_steps("rnn::Cell", steps.length, steps.inputs, steps.layout);
+  const int axis = steps.axis();
+  Arrays states = steps.begin_state;
+  if (states.empty())
+    states = begin_state(steps.inputs.shape()[1 - axis], steps.inputs.device());
+  Arrays outputs;
+  for (std::int64_t t = 0; t < steps.length; ++t) {
+    Arrays given{steps.inputs.slice(axis, t, t + 1).squeeze(axis)};
+    given.insert(given.end(), states.begin(), states.end());
+    const Arrays after = call(given, steps.site);
+    outputs.push_back(after[0].expand_dims(axis));
+    states.assign(after.begin() + 1, after.end());
+  }
+  return {concat(outputs, axis, steps.site), states};
+}
 
 RecurrentCell::RecurrentCell(const char* name, RnnMode kind, std::int64_t hidden_size, const CellOptions& o)
     : name_(name),
@@ -38,9 +72,13 @@ RecurrentCell::RecurrentCell(const char* name, RnnMode kind, std::int64_t hidden
       h2h_bias_(parameter(
           "h2h_bias", {.shape = {i2h_weight_.shape()[0]}, .dtype = o.dtype, .init = o.h2h_bias_initializer})) {}
 
+std::size_t RecurrentCell::num_states() const {
+  return sluice::detail::states_of(kind_);
+}
+
 Arrays RecurrentCell::begin_state(std::int64_t batch_size, Device device) const {
   Arrays states;
-  for (std::size_t i = 0; i < sluice::detail::states_of(kind_); ++i)
+  for (std::size_t i = 0; i < num_states(); ++i)
     states.push_back(zeros({batch_size, hidden_}, {.dtype = h2h_weight_.dtype(), .device = device}));
   return states;
 }
@@ -87,24 +125,17 @@ Arrays RecurrentCell::forward_all(std::span<const NDArray> inputs) const {
   return results;
 }
 
-Unrolled RecurrentCell::unroll(
-    std::int64_t length, const NDArray& inputs, const Arrays& begin_state, Layout layout, SourceLocation site) const {
-  return sluice::detail::located(site, [&]() -> Unrolled {
-    require(inputs.defined(), [&] { return message(name_, ": inputs of unroll are an undefined NDArray"); });
-    const Shape& shape = unseen_shape(inputs);
-    const bool is_first = layout == Layout::TNC;
-    require<ShapeError>(length >= 1 && shape.ndim() == 3 && shape[is_first ? 0 : 1] == length, [&] {
-      const char* const axes = is_first ? "(T, N, C)" : "(N, T, C)";
-      return message(name_, ": unroll of ", length, " steps takes ", axes, " of as many, at least one, not ", shape);
-    });
-    if (!begin_state.empty())
-      check_states(shape, shape[is_first ? 1 : 0], begin_state);
-    const sluice::detail::RecurrentWeights weights = weights_for(inputs);
-    const NDArray x = is_first ? inputs : inputs.swapaxes(0, 1, site);
-    const sluice::detail::RecurrentResult all =
-        sluice::detail::recurrent_steps(kind_, x, begin_state, weights, false, site);
-    return {is_first ? all.outputs : all.outputs.swapaxes(0, 1, site), all.states};
-  });
+Unrolled RecurrentCell::run(const Steps& steps) const {
+  check_steps(name_, steps.length, steps.inputs, steps.layout);
+  const Shape& shape = unseen_shape(steps.inputs);
+  if (!steps.begin_state.empty())
+    check_states(shape, shape[1 - steps.axis()], steps.begin_state);
+  const sluice::detail::RecurrentWeights weights = weights_for(steps.inputs);
+  const bool is_first = steps.layout == Layout::TNC;
+  const NDArray x = is_first ? steps.inputs : steps.inputs.swapaxes(0, 1, steps.site);
+  const sluice::detail::RecurrentResult all =
+      sluice::detail::recurrent_steps(kind_, x, steps.begin_state, weights, false, steps.site);
+  return {is_first ? all.outputs : all.outputs.swapaxes(0, 1, steps.site), all.states};
 }
 
 RNNCell::RNNCell(std::int64_t hidden_size, CellOptions options, Activation activation)

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include <sluice/gluon/block.h>
@@ -18,21 +19,20 @@ struct CellOptions {
   init::Initializer h2h_bias_initializer = init::Zero();
 };
 
-/// What RecurrentCell::unroll() gives.
+/// What Cell::unroll() gives.
 struct Unrolled {
   NDArray outputs;  // of all steps, in the layout of the inputs
   Arrays states;    // after the last one
 };
 
-/// One step of a recurrent layer: cell({x, h}), of an LSTM cell({x, h, c}), of x (N, C) and states (N, hidden_size)
-/// gives the output, which is h, and the states after it. Parameters: i2h_weight (gates * hidden, C), h2h_weight (gates
-/// * hidden, hidden), i2h_bias, h2h_bias.
-class SLUICE_API RecurrentCell : public Block {
+/// A step of a recurrence: of x (N, C) and states it gives the output, then the states after it.
+class SLUICE_API Cell : public Block {
  public:
+  virtual std::size_t num_states() const = 0;
   /// Zeros for that many samples.
-  Arrays begin_state(std::int64_t batch_size, Device device = cpu()) const;
-  /// `length` steps over inputs (N, T, C), or (T, N, C), from these states or from zeros, the products with the inputs
-  /// as one. Throws ShapeError for inputs of another length, and as a call does.
+  virtual Arrays begin_state(std::int64_t batch_size, Device device = cpu()) const = 0;
+  /// `length` steps over inputs (N, T, C), or (T, N, C), from these states or from zeros. Throws ShapeError for inputs
+  /// of another length, ValueError for another number of states, and as a call does.
   Unrolled unroll(
       std::int64_t length,
       const NDArray& inputs,
@@ -41,10 +41,34 @@ class SLUICE_API RecurrentCell : public Block {
       SourceLocation site = SourceLocation::current()) const;
 
  protected:
+  /// What unroll() was given; `begin_state` may be empty.
+  struct Steps {
+    std::int64_t length;
+    const NDArray& inputs;
+    const Arrays& begin_state;
+    Layout layout;
+    SourceLocation site;
+    int axis() const noexcept { return layout == Layout::TNC ? 0 : 1; }  // of the steps
+  };
+  /// What unroll() does: one step after the other, unless a cell knows better.
+  virtual Unrolled run(const Steps& steps) const;
+};
+
+/// One step of a recurrent layer: cell({x, h}), of an LSTM cell({x, h, c}), of x (N, C) and states (N, hidden_size)
+/// gives the output, which is h, and the states after it. Parameters: i2h_weight (gates * hidden, C), h2h_weight (gates
+/// * hidden, hidden), i2h_bias, h2h_bias.
+class SLUICE_API RecurrentCell : public Cell {
+ public:
+  std::size_t num_states() const override;
+  Arrays begin_state(std::int64_t batch_size, Device device = cpu()) const override;
+
+ protected:
   /// Throws ValueError for sizes out of range.
   RecurrentCell(const char* name, RnnMode kind, std::int64_t hidden_size, const CellOptions& options);
 
   Arrays forward_all(std::span<const NDArray> inputs) const override;
+  /// The products with the inputs as one.
+  Unrolled run(const Steps& steps) const override;
 
  private:
   sluice::detail::RecurrentWeights weights_for(const NDArray& x) const;

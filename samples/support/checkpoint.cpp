@@ -14,81 +14,43 @@ using Arrays = Checkpoint::Arrays;
 
 namespace {
 
-constexpr const char* k_optimizer = "@optimizer.";
-constexpr const char* k_scaler = "@scaler.";
-constexpr std::int64_t k_format = 1;
+constexpr const char* k_session = "samples";  // whose state ours is, as a handler's would be
 constexpr std::size_t k_record_fields = 7;
 
 template <class T>
 NDArray list(const std::vector<T>& values) {
   return array(values, {static_cast<std::int64_t>(values.size())});
 }
-NDArray text_array(const std::string& text) {
-  return list(std::vector<std::uint8_t>(text.begin(), text.end()));
-}
-std::int64_t bits(std::uint64_t value) {
-  return std::bit_cast<std::int64_t>(value);
-}
-std::uint64_t unsigned_of(std::int64_t value) {
-  return std::bit_cast<std::uint64_t>(value);
-}
 
-/// A file's arrays, each of which has to be there, of its type and length.
-class Reader {
+/// What stands in a file beside an Estimator's state.
+class Beside {
  public:
-  explicit Reader(const std::filesystem::path& path) : file_(path.string()), arrays_(load(path)) {}
+  Beside(const std::filesystem::path& path, const gluon::estimator::TrainingState& state) : file_(path.string()) {
+    const auto found = state.handlers.find(k_session);
+    require<FileError>(found != state.handlers.end(), [&] {
+      return message(file_, ": is a checkpoint that --save did not write (--load takes parameters)");
+    });
+    arrays_ = found->second;
+  }
 
   template <class T>
   std::vector<T> values(const std::string& name, std::int64_t size = -1) const {
     const auto found = arrays_.find(name);
-    require<FileError>(found != arrays_.end(), [&] {
-      return message(file_, ": has no entry '", name, "': it is no file that --save wrote (--load takes parameters)");
-    });
+    require<FileError>(found != arrays_.end(), [&] { return message(file_, ": has no entry '", name, "'"); });
     const NDArray& array = found->second;
     require<FileError>(array.dtype() == dtype_of<T> && array.ndim() == 1 && (size < 0 || array.size() == size), [&] {
       return message(file_, ": its entry '", name, "' is ", array.dtype(), ' ', array.shape(), ", which cannot be");
     });
     return array.to_vector<T>();
   }
-  std::string text(const std::string& name) const {
-    const auto bytes = values<std::uint8_t>(name);
-    return {bytes.begin(), bytes.end()};
-  }
-  const Arrays& arrays() const { return arrays_; }
   const std::string& file() const { return file_; }
 
  private:
   std::string file_;
-  Arrays arrays_;
+  gluon::estimator::HandlerState arrays_;
 };
 
-void add_loader(Arrays& to, const gluon::data::DataLoaderState& state) {
-  to["@loader"] = list<std::int64_t>(
-      {state.num_samples,
-       state.batch_size,
-       state.shuffle ? 1 : 0,
-       state.epochs,
-       state.position,
-       bits(state.order.seed),
-       bits(state.order.offset)});
-  to["@loader.last_batch"] = text_array(state.last_batch);
-  to["@loader.carried"] = list(state.carried);
-}
-
-gluon::data::DataLoaderState loader_of(const Reader& reader) {
-  const auto numbers = reader.values<std::int64_t>("@loader", 7);
-  return {
-      .num_samples = numbers[0],
-      .batch_size = numbers[1],
-      .shuffle = numbers[2] != 0,
-      .last_batch = reader.text("@loader.last_batch"),
-      .epochs = numbers[3],
-      .position = numbers[4],
-      .order = {unsigned_of(numbers[5]), unsigned_of(numbers[6])},
-      .carried = reader.values<std::int64_t>("@loader.carried")};
-}
-
-void add_history(Arrays& to, const History& history) {
+NDArray array_of(const History& history) {
   std::vector<double> values;
   for (const EpochRecord& epoch : history) {
     for (const double value :
@@ -101,13 +63,13 @@ void add_history(Arrays& to, const History& history) {
           epoch.images_per_second})
       values.push_back(value);
   }
-  to["@history"] = list(values);
+  return list(values);
 }
 
-History history_of(const Reader& reader) {
-  const auto values = reader.values<double>("@history");
+History history_of(const Beside& beside) {
+  const auto values = beside.values<double>("history");
   require<FileError>(values.size() % k_record_fields == 0, [&] {
-    return message(reader.file(), ": its entry '@history' has ", values.size(), " values, which cannot be");
+    return message(beside.file(), ": its entry 'history' has ", values.size(), " values, which cannot be");
   });
   History history;
   for (std::size_t i = 0; i < values.size(); i += k_record_fields)
@@ -133,70 +95,49 @@ std::map<std::string, std::string> settings_of(const std::string& text) {
   return settings;
 }
 
-Arrays without_the_rest(const Arrays& arrays) {
-  Arrays parameters;
-  for (const auto& [name, value] : arrays) {
-    if (!name.starts_with('@'))
-      parameters.emplace(name, value);
+// Of parameters alone it says who takes them.
+gluon::estimator::TrainingState state_of(const std::filesystem::path& path) {
+  try {
+    return gluon::estimator::read_state(path);
+  } catch (const FileError&) {
+    const Arrays arrays = load(path);  // throws for what is no .npz
+    if (arrays.contains("@format"))
+      throw;
+    throw FileError(message(path.string(), ": is no file that --save wrote (--load takes parameters)"));
   }
-  return parameters;
 }
 
 }  // namespace
 
 void write_checkpoint(const std::filesystem::path& path, const Checkpoint& from) {
-  Arrays arrays = from.parameters;
-  for (const auto& [name, value] : from.optimizer)
-    arrays[k_optimizer + name] = value;
-  for (const auto& [name, value] : from.scaler)
-    arrays[k_scaler + name] = value;
-  arrays["@format"] = list<std::int64_t>({k_format});
-  arrays["@settings"] = text_array(lines_of(from.settings));
-  arrays["@random"] = list<std::int64_t>({bits(from.random.seed), bits(from.random.offset)});
-  arrays["@images"] = list<std::int64_t>({bits(from.images)});
-  arrays["@steps"] = list<std::int64_t>({from.steps});
-  arrays["@epoch.counts"] = list<std::int64_t>({from.epoch.hits, from.epoch.images});
-  arrays["@epoch.loss"] = list<double>({from.epoch.loss, from.first_loss});
-  arrays["@seconds"] = list<double>({from.seconds, from.epoch_seconds});
-  add_loader(arrays, from.loader);
-  add_history(arrays, from.history);
+  const std::string settings = lines_of(from.settings);
+  gluon::estimator::TrainingState state = from.state;
+  state.handlers[k_session] = {
+      {"settings", list(std::vector<std::uint8_t>(settings.begin(), settings.end()))},
+      {"images", list<std::int64_t>({std::bit_cast<std::int64_t>(from.images)})},
+      {"epoch.counts", list<std::int64_t>({from.epoch.hits, from.epoch.images})},
+      {"epoch.loss", list<double>({from.epoch.loss, from.first_loss})},
+      {"seconds", list<double>({from.seconds, from.epoch_seconds})},
+      {"history", array_of(from.history)}};
   // A link is followed: the file that it names is replaced, not the link.
-  save(behind_links(path), arrays);
+  write_state(behind_links(path), state);
 }
 
 Checkpoint read_checkpoint(const std::filesystem::path& path) {
-  const Reader reader(path);
-  const std::int64_t format = reader.values<std::int64_t>("@format", 1)[0];
-  require<FileError>(format == k_format, [&] {
-    return message(reader.file(), ": has format ", format, ", this program reads format ", k_format);
-  });
-  const std::int64_t steps = reader.values<std::int64_t>("@steps", 1)[0];
-  require<FileError>(
-      steps >= 0, [&] { return message(reader.file(), ": its entry '@steps' is ", steps, ", which cannot be"); });
-  const auto random = reader.values<std::int64_t>("@random", 2);
-  const auto counts = reader.values<std::int64_t>("@epoch.counts", 2);
-  const auto losses = reader.values<double>("@epoch.loss", 2), seconds = reader.values<double>("@seconds", 2);
-  Checkpoint to{
-      .settings = settings_of(reader.text("@settings")),
-      .parameters = without_the_rest(reader.arrays()),
-      .optimizer = {},
-      .scaler = {},
-      .random = {unsigned_of(random[0]), unsigned_of(random[1])},
-      .loader = loader_of(reader),
-      .images = unsigned_of(reader.values<std::int64_t>("@images", 1)[0]),
-      .steps = steps,
+  gluon::estimator::TrainingState state = state_of(path);
+  const Beside beside(path, state);
+  const auto settings = beside.values<std::uint8_t>("settings");
+  const auto counts = beside.values<std::int64_t>("epoch.counts", 2);
+  const auto losses = beside.values<double>("epoch.loss", 2), seconds = beside.values<double>("seconds", 2);
+  return {
+      .state = std::move(state),
+      .settings = settings_of({settings.begin(), settings.end()}),
+      .images = std::bit_cast<std::uint64_t>(beside.values<std::int64_t>("images", 1)[0]),
       .first_loss = losses[1],
       .seconds = seconds[0],
       .epoch = {.loss = losses[0], .hits = counts[0], .images = counts[1]},
       .epoch_seconds = seconds[1],
-      .history = history_of(reader)};
-  for (const auto& [name, value] : reader.arrays()) {
-    if (name.starts_with(k_optimizer))
-      to.optimizer[name.substr(std::string(k_optimizer).size())] = value;
-    if (name.starts_with(k_scaler))
-      to.scaler[name.substr(std::string(k_scaler).size())] = value;
-  }
-  return to;
+      .history = history_of(beside)};
 }
 
 void set_parameters(gluon::Block& net, const Arrays& arrays, const std::filesystem::path& path, Device on) {
@@ -223,7 +164,9 @@ void set_parameters(gluon::Block& net, const Arrays& arrays, const std::filesyst
 }
 
 Arrays read_parameters(const std::filesystem::path& path) {
-  return without_the_rest(load(path));
+  Arrays arrays = load(path);
+  std::erase_if(arrays, [](const auto& entry) { return entry.first.starts_with('@'); });
+  return arrays;
 }
 
 }  // namespace samples

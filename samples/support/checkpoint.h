@@ -11,18 +11,13 @@
 
 namespace samples {
 
-/// All that a run consists of between two steps. In the file (.npz) parameters stand under their own names, as
-/// Block::save_parameters() writes them, everything else under names that begin with '@'.
+/// All that a run consists of between two steps: an Estimator's TrainingState, and beside it what the samples show.
 struct Checkpoint {
   using Arrays = std::map<std::string, sluice::NDArray>;
 
+  sluice::gluon::estimator::TrainingState state;
   std::map<std::string, std::string> settings;  // flags and values, TrainingOptions::settings()
-  Arrays parameters, optimizer;
-  Arrays scaler;                                // of losses; empty without one
-  sluice::RandomBlock random;                   // of the engine
-  sluice::gluon::data::DataLoaderState loader;  // of the training images
   std::uint64_t images = 0;                     // checksum() of the images trained on
-  std::int64_t steps = 0;                       // of the whole run
   double first_loss = 0;                        // of the run's first step
   double seconds = 0;                           // of the whole run
   Sums epoch;                                   // of the epoch under way
@@ -33,7 +28,7 @@ struct Checkpoint {
 /// Writes beside `path` and renames: an older file stays whole until the new one is. The host waits for the values.
 /// Throws sluice::FileError naming the file.
 void write_checkpoint(const std::filesystem::path& path, const Checkpoint& checkpoint);
-/// Throws sluice::FileError naming the file and what it lacks.
+/// Throws sluice::FileError naming the file and what it lacks, sluice::UnsupportedError for another format.
 Checkpoint read_checkpoint(const std::filesystem::path& path);
 
 /// Gives `net` the parameters in `arrays`, of the file `path`; a name that the network or the file lacks is a

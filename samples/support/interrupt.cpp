@@ -43,6 +43,9 @@ void catch_interrupts() {
   struct sigaction before = {};
   if (sigaction(SIGHUP, nullptr, &before) == 0 && before.sa_handler != SIG_IGN)  // as nohup leaves it
     act(SIGHUP, on_hangup);
+}
+
+void catch_lost_outputs() {
   act(SIGPIPE, on_closed_pipe);
   act(SIGXFSZ, SIG_IGN);
 }
@@ -53,6 +56,11 @@ bool interrupted() noexcept {
 
 int interrupt_code() noexcept {
   return 128 + static_cast<int>(caught);
+}
+
+void end_if_interrupted(const std::string& left) {
+  if (interrupted())
+    throw Interrupted("interrupted; " + left);
 }
 
 }  // namespace samples

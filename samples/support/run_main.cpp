@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 
+#include "samples/support/interrupt.h"
 #include "samples/support/terminal.h"
 
 namespace samples {
@@ -19,6 +20,9 @@ int parse_and_run(
     return *code;
   try {
     return body();
+  } catch (const Interrupted& end) {
+    say(end.what());
+    return interrupt_code();
   } catch (const std::exception& error) {
     complain(name + ": " + error.what());
     return 1;

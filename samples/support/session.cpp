@@ -56,7 +56,7 @@ Session::Session(const TrainingOptions& options, const Images& images, Model mod
           images.testing.transform_first(ToTensor()), {.batch_size = k_validation_batch, .device = options.device}),
       steps_an_epoch_(train_loader_ ? train_loader_->size() : 0),
       images_(images.training ? checksum(*images.training) : 0),
-      steps_(resumed == nullptr ? 0 : resumed->steps),
+      steps_(resumed == nullptr ? 0 : resumed->state.progress.total_batches),
       watch_(advice(options), resumed == nullptr ? 0 : resumed->first_loss),
       sums_(options.device, steps_, options.losses, watch_),
       pace_(
@@ -76,28 +76,22 @@ Session::Session(const TrainingOptions& options, const Images& images, Model mod
 }
 
 void Session::resume(const Checkpoint& from) {
-  set_parameters(model_.net, from.parameters, options_.resume, options_.device);
-  trainer_.optimizer().load_states(from.optimizer);
-  if (trainer_.scaler() != nullptr)
-    resume_scaler(from);
+  const std::string file = message("--resume ", options_.resume.string());
+  set_parameters(model_.net, from.state.parameters, options_.resume, options_.device);
+  require<FileError>(trainer_.scaler() == nullptr || from.state.optimizer.contains("loss_scale"), [&] {
+    return message(file, ": has no scale of losses");
+  });
+  trainer_.load_states(from.state.optimizer, file);
   history_ = from.history;
   if (train_loader_)
     resume_loader(from);
   sums_.begin_epoch(from.epoch);
-  Engine::current().set_random_state(from.random);
-}
-
-void Session::resume_scaler(const Checkpoint& from) {
-  try {
-    trainer_.scaler()->load_states(from.scaler);
-  } catch (const ValueError& error) {
-    throw FileError(message("--resume ", options_.resume.string(), ": ", error.message()));
-  }
+  Engine::current().set_random_state(from.state.random);
 }
 
 void Session::resume_loader(const Checkpoint& from) {
   const std::string file = message("--resume ", options_.resume.string());
-  const std::int64_t before = from.loader.num_samples, images = train_loader_->num_samples();
+  const std::int64_t before = from.state.loader.num_samples, images = train_loader_->num_samples();
   require(before == images && from.images == images_, [&] {
     return message(
         file,
@@ -111,31 +105,42 @@ void Session::resume_loader(const Checkpoint& from) {
         file, ": its ", steps_, " steps cannot be, with ", history_.size(), " epochs of ", steps_an_epoch_, " done");
   });
   try {
-    train_loader_->load_state(from.loader);
+    train_loader_->load_state(from.state.loader);
   } catch (const Error& error) {
     throw FileError(message(file, ": ", error.message()));
   }
 }
 
+gluon::estimator::TrainingState Session::state() const {
+  gluon::estimator::TrainingState to{
+      .optimizer = trainer_.states(),
+      .learning_rate = trainer_.learning_rate(),
+      .random = Engine::current().random_state(),
+      .has_loader = train_loader_.has_value(),
+      .epoch_size = steps_an_epoch_};
+  if (train_loader_)
+    to.loader = train_loader_->state();
+  for (const auto& [name, parameter] : model_.net.collect_params())
+    to.parameters.emplace(name, parameter.data());
+  gluon::estimator::Progress& at = to.progress;
+  at.fits = 1;
+  at.epochs = at.total_epochs = std::ssize(history_);
+  at.batches = at.total_batches = steps_;
+  at.batch_in_epoch = steps_ - at.epochs * steps_an_epoch_;
+  return to;
+}
+
 Checkpoint Session::checkpoint() const {
   const bool epoch_is_open = steps_ > static_cast<std::int64_t>(history_.size()) * steps_an_epoch_;
-  Checkpoint to{
+  return {
+      .state = state(),
       .settings = options_.settings(),
-      .parameters = {},
-      .optimizer = trainer_.optimizer().states(),
-      .scaler = trainer_.scaler() == nullptr ? Checkpoint::Arrays() : trainer_.scaler()->states(),
-      .random = Engine::current().random_state(),
-      .loader = train_loader_ ? train_loader_->state() : gluon::data::DataLoaderState(),
       .images = images_,
-      .steps = steps_,
       .first_loss = watch_.first_loss(),
       .seconds = pace_.elapsed(),
       .epoch = epoch_is_open ? sums_.sums() : Sums(),
       .epoch_seconds = epoch_is_open ? pace_.epoch_seconds() : 0,
       .history = history_};
-  for (const auto& [name, parameter] : model_.net.collect_params())
-    to.parameters.emplace(name, parameter.data());
-  return to;
 }
 
 // The learning rate falls evenly over all steps.

@@ -53,8 +53,8 @@ class Session {
   double seconds() const { return pace_.elapsed(); }
 
  private:
+  sluice::gluon::estimator::TrainingState state() const;
   void resume(const Checkpoint& from);
-  void resume_scaler(const Checkpoint& from);
   void resume_loader(const Checkpoint& from);
   void run_epoch();
   void train_epoch(Progress& progress);

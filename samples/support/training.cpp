@@ -152,6 +152,7 @@ int train(TrainingOptions& options, const std::function<Model()>& make_model) {
       images.testing.size(),
       to_string(options.device)));
   catch_interrupts();
+  catch_lost_outputs();
   if (!options.evaluate)
     run_training(options, images, session);
   return finish(options, images, session);

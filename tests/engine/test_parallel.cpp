@@ -277,3 +277,23 @@ TEST_CASE("A team task may fail, wait and push like any other") {
   engine.wait(x);
   CHECK(value == 5);
 }
+
+TEST_CASE("a worker that a parallel_for has no range left for sleeps while others are still at theirs") {
+  Engine engine({.workers = 2});
+  bool slept = false;
+  engine.push({.name = "loop"}, [&] {
+    const std::thread::id caller = std::this_thread::get_id();
+    std::atomic<bool> helped{false};
+    std::uint64_t before = 0;
+    parallel_for(2, 1, [&](std::int64_t, std::int64_t) {
+      if (std::this_thread::get_id() != caller) {
+        before = engine.counters().parked;
+        helped = true;
+      } else if (eventually([&] { return helped.load(); })) {
+        slept = eventually([&] { return engine.counters().parked > before; });
+      }
+    });
+  });
+  engine.wait_all();
+  CHECK(slept);
+}

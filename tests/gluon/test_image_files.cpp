@@ -178,6 +178,50 @@ TEST_CASE("an ImageRecordDataset decodes the images of a record file", "[gluon][
   CHECK(ImageRecordDataset(folder / "a.rec", {.channels = 1}).sample_at(0)[0].shape() == Shape{3, 5, 1});
 }
 
+namespace {
+
+// Batches of one sample: what write_sample() puts there is what sample_at() gives, and a batch of another shape is
+// refused before a pixel of it is written.
+template <class D>
+void check_write_sample(const D& dataset) {
+  for (std::int64_t i = 0; i < dataset.size(); ++i) {
+    const Sample sample = dataset.sample_at(i);
+    std::vector<std::vector<std::byte>> memory;
+    std::vector<TensorView> views;
+    for (const HostArray& array : sample) {
+      memory.emplace_back(array.bytes(), std::byte{170});
+      views.push_back(gluon::data::detail::batch_view(memory.back().data(), 1, array.spec()));
+    }
+    dataset.write_sample(i, views);
+    for (std::size_t a = 0; a < sample.size(); ++a)
+      CHECK(std::memcmp(memory[a].data(), sample[a].data(), memory[a].size()) == 0);
+    std::vector<std::byte> other(64 * 64 * 3, std::byte{170});
+    const std::vector<TensorView> larger = {
+        gluon::data::detail::batch_view(other.data(), 1, {.shape = {64, 64, 3}, .dtype = uint8}), views[1]};
+    CHECK_THROWS_WITH(
+        dataset.write_sample(i, larger), contains("array 0 of a sample has shape") && contains("(64, 64, 3)"));
+    CHECK(std::count(other.begin(), other.end(), std::byte{170}) == std::ssize(other));
+    CHECK_THROWS_AS(dataset.write_sample(i, std::span(views).first(1)), ShapeError);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("images are decoded straight into a batch, to what an array of their own would hold", "[gluon][image]") {
+  SLUICE_NEEDS_IMAGES();
+  TemporaryFolder folder;
+  put_tree(folder.path());
+  check_write_sample(ImageFolderDataset(folder.path()));
+  check_write_sample(ImageListDataset(folder.path(), {{{1, 2}, "dog/b.png"}, {{3, 4}, "cat/z.jpeg"}}, {.channels = 1}));
+  {
+    recordio::IndexedRecordWriter writer(folder / "a.idx", folder / "a.rec");
+    writer.write(4, recordio::pack({.flag = 0, .labels = {7}}, image::imencode(smooth_image(3, 5, 3))));
+    writer.write(6, recordio::pack({.flag = 3, .labels = {1, 2, 3}}, image::imencode(smooth_image(9, 2, 3))));
+    writer.close();
+  }
+  check_write_sample(ImageRecordDataset(folder / "a.rec"));
+}
+
 TEST_CASE("a list that is none is a FileError with the line", "[gluon][image]") {
   TemporaryFolder folder;
   const auto complaint = [&](const std::string& text) {

@@ -17,10 +17,10 @@ import time
 import zipfile
 
 import harness
-from harness import device, expect, succeeds, train, train_command, write_dataset
+from harness import device, expect, interrupted_run, succeeds, train, train_command, write_dataset
 
 # What the clock says, which no two runs share; the settings name --epochs, which may differ.
-TIMES = ("@seconds.npy", "@history.npy", "@settings.npy")
+TIMES = tuple(f"@handler.7:samples.{name}.npy" for name in ("seconds", "history", "settings"))
 
 
 def members(path):
@@ -39,7 +39,7 @@ def values(content):
 
 def history(path):
     """Epochs without seconds and images/s."""
-    numbers = values(members(path)["@history.npy"])
+    numbers = values(members(path)["@handler.7:samples.history.npy"])
     return [numbers[i:i + 5] for i in range(0, len(numbers), 7)]
 
 
@@ -86,25 +86,6 @@ def check_resume_longer(folder):
         expect(("--epochs was 1, now it is 2: with --final-lr 0.5" in result.stdout) == told, f"told: {told}", result)
 
 
-def interrupted_run(command, at, send=signal.SIGINT, **options):
-    """Runs until a line begins with `at`, then sends the signal. Returns (exit code, lines)."""
-    prepare = options.pop("preexec_fn", lambda: None)
-
-    def begin():
-        signal.signal(signal.SIGHUP, signal.SIG_DFL)  # nohup's is inherited
-        prepare()
-
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, preexec_fn=begin,
-                          **options) as process:
-        lines, sent = [], False
-        for line in process.stdout:
-            lines.append(line)
-            if not sent and line.startswith(at):
-                process.send_signal(send)
-                sent = True
-        return process.wait(timeout=120), lines
-
-
 def check_resume_midway(folder):
     """After Ctrl-C in the midst of an epoch: exactly the batches that were left, and all later ones."""
     write_dataset(folder)
@@ -116,7 +97,7 @@ def check_resume_midway(folder):
         for at in ("epoch 1/3  step 2/", "epoch 2/3  step 3/"):
             code, lines = interrupted_run(command, at)
             expect(code == 130, f"Ctrl-C: {code} {lines[-3:]}")
-            steps = values(members(stopped)["@steps.npy"])[0]
+            steps = values(members(stopped)["@progress.npy"])[5]
             again = succeeds(train(name, folder, "--resume", stopped, *threads, "--log-every", 0, "--save", stopped), "going on")
             an_epoch = 6 if name == "cnn" else 11
             expect(steps % an_epoch == 0 or f"  step {steps % an_epoch + 1}/" in again.stdout, f"it goes on after step {steps}",
@@ -159,12 +140,13 @@ def check_resume_refused(folder):
     succeeds(train("mlp", folder, "--epochs", 1, "--batch-size", 512, "--save", perceptron), "another program's")
     result = train("cnn", folder, "--resume", perceptron)
     expect(result.returncode == 1 and "is a checkpoint of the network 'mlp'" in result.stderr, "another program's", result)
-    for steps in (-5, 3):
+    for steps, word in ((-5, "'@progress'"), (3, "its 3 steps")):
         with zipfile.ZipFile(folder / "steps.npz", "w") as file:
             for name, content in members(perceptron).items():
-                file.writestr(name, content[:-8] + struct.pack("<q", steps) if name == "@steps.npy" else content)
+                counts = struct.pack("<9q", 0, steps, 0, 1, 0, steps, 0, 1, 0)
+                file.writestr(name, content[:-72] + counts if name == "@progress.npy" else content)
         result = train("mlp", folder, "--resume", folder / "steps.npz", "--epochs", 4)
-        expect(result.returncode == 1 and "steps.npz" in result.stderr and str(steps) in result.stderr
+        expect(result.returncode == 1 and "steps.npz" in result.stderr and word in result.stderr
                and "images, on" not in result.stdout, f"{steps} steps", result)
     plain = folder / "plain.npz"
     with zipfile.ZipFile(plain, "w") as file:

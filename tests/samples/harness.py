@@ -6,6 +6,7 @@ check_..., or "all". Exit code 77: what the check is about is not there.
 import gzip
 import os
 import pathlib
+import signal
 import struct
 import subprocess
 import sys
@@ -62,6 +63,25 @@ def write_dataset(folder, train=512):
                 pixels += bytes(value + (i * 13 + row * 5 + column * 3) % 30 for column in range(28))
         (folder / f"{stem}-images-idx3-ubyte.gz").write_bytes(gzip.compress(idx([count, 28, 28], pixels)))
         (folder / f"{stem}-labels-idx1-ubyte.gz").write_bytes(gzip.compress(idx([count], labels)))
+
+
+def interrupted_run(command, at, send=signal.SIGINT, **options):
+    """Runs until a line begins with `at`, then sends the signal. Returns (exit code, lines)."""
+    prepare = options.pop("preexec_fn", lambda: None)
+
+    def begin():
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)  # nohup's is inherited
+        prepare()
+
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, preexec_fn=begin,
+                          **options) as process:
+        lines, sent = [], False
+        for line in process.stdout:
+            lines.append(line)
+            if not sent and line.startswith(at):
+                process.send_signal(send)
+                sent = True
+        return process.wait(timeout=120), lines
 
 
 def main(checks):

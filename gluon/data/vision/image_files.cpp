@@ -102,8 +102,18 @@ HostArray decode_sample(std::span<const std::uint8_t> bytes, const image::Decode
   return pixels;
 }
 
-HostArray decode_file(const fs::path& path, const image::DecodeOptions& options) {
-  return decode_sample(image::read_encoded(path, options.most_bytes), options, path.string());
+void decode_into(
+    std::span<const std::uint8_t> bytes,
+    const image::DecodeOptions& options,
+    std::string name,
+    const HostArray& label,
+    data::detail::Views batch_of_one) {
+  image::ImageDecoder decoder(bytes, options, std::move(name));
+  data::detail::check_count(2, batch_of_one.size());
+  data::detail::check_fits(
+      0, {.shape = decoder.shape(), .dtype = uint8}, data::detail::spec_of_sample(batch_of_one[0]));
+  decoder.decode(static_cast<std::uint8_t*>(batch_of_one[0].data));
+  data::detail::write_array(1, label, batch_of_one[1]);
 }
 
 bool is_class(float label) {
@@ -153,7 +163,14 @@ std::int64_t ImageFolderDataset::size() const {
 
 Sample ImageFolderDataset::sample_at(std::int64_t index) const {
   const Item& item = list_->items[static_cast<std::size_t>(index)];
-  return {detail::decode_file(item.path, list_->decode), HostArray::scalar(item.label)};
+  const auto bytes = image::read_encoded(item.path, list_->decode.most_bytes);
+  return {detail::decode_sample(bytes, list_->decode, item.path.string()), HostArray::scalar(item.label)};
+}
+
+void ImageFolderDataset::write_sample(std::int64_t index, data::detail::Views batch_of_one) const {
+  const Item& item = list_->items[static_cast<std::size_t>(index)];
+  const auto bytes = image::read_encoded(item.path, list_->decode.most_bytes);
+  detail::decode_into(bytes, list_->decode, item.path.string(), HostArray::scalar(item.label), batch_of_one);
 }
 
 const std::vector<std::string>& ImageFolderDataset::synsets() const {
@@ -195,7 +212,17 @@ std::int64_t ImageListDataset::size() const {
 
 Sample ImageListDataset::sample_at(std::int64_t index) const {
   const ImageListItem& item = list_->items[static_cast<std::size_t>(index)];
-  return {detail::decode_file(list_->root / item.path, list_->decode), detail::label_array(item.label, list_->classes)};
+  const fs::path path = list_->root / item.path;
+  const auto bytes = image::read_encoded(path, list_->decode.most_bytes);
+  return {detail::decode_sample(bytes, list_->decode, path.string()), detail::label_array(item.label, list_->classes)};
+}
+
+void ImageListDataset::write_sample(std::int64_t index, data::detail::Views batch_of_one) const {
+  const ImageListItem& item = list_->items[static_cast<std::size_t>(index)];
+  const fs::path path = list_->root / item.path;
+  const auto bytes = image::read_encoded(path, list_->decode.most_bytes);
+  detail::decode_into(
+      bytes, list_->decode, path.string(), detail::label_array(item.label, list_->classes), batch_of_one);
 }
 
 const std::vector<ImageListItem>& ImageListDataset::items() const {
@@ -205,7 +232,8 @@ const std::vector<ImageListItem>& ImageListDataset::items() const {
 ImageRecordDataset::ImageRecordDataset(const fs::path& path, const image::DecodeOptions& decode, RecordLabels labels)
     : records_(path), name_(path.string()), decode_(decode), labels_(labels) {}
 
-Sample ImageRecordDataset::sample_at(std::int64_t index) const {
+template <class Take>
+auto ImageRecordDataset::with_record(std::int64_t index, const Take& take) const {
   const recordio::Bytes record = records_.record(index);
   const std::string name = message(name_, ", record ", records_.key(index));
   recordio::Unpacked unpacked;
@@ -219,7 +247,19 @@ Sample ImageRecordDataset::sample_at(std::int64_t index) const {
   require<UnsupportedError>(!is_class || detail::is_class(labels[0]), [&] {
     return message(name, ": the label ", labels[0], " is no class; RecordLabels::numbers takes such labels");
   });
-  return {detail::decode_sample(unpacked.content, decode_, name), detail::label_array(labels, is_class)};
+  return take(std::span<const std::uint8_t>(unpacked.content), name, detail::label_array(labels, is_class));
+}
+
+Sample ImageRecordDataset::sample_at(std::int64_t index) const {
+  return with_record(index, [&](std::span<const std::uint8_t> bytes, const std::string& name, const HostArray& label) {
+    return Sample{detail::decode_sample(bytes, decode_, name), label};
+  });
+}
+
+void ImageRecordDataset::write_sample(std::int64_t index, data::detail::Views batch_of_one) const {
+  with_record(index, [&](std::span<const std::uint8_t> bytes, const std::string& name, const HostArray& label) {
+    detail::decode_into(bytes, decode_, name, label, batch_of_one);
+  });
 }
 
 }  // namespace sluice::gluon::data::vision

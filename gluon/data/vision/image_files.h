@@ -38,6 +38,8 @@ class SLUICE_API ImageFolderDataset : public Transformable<ImageFolderDataset> {
   std::int64_t size() const;
   /// Throws FileError naming the file, as image::ImageDecoder does.
   Sample sample_at(std::int64_t index) const;
+  /// The same into a batch of one, without an array between. Throws ShapeError where it does not fit, too.
+  void write_sample(std::int64_t index, data::detail::Views batch_of_one) const;
   /// Names of the classes, sorted: label i is synsets()[i].
   const std::vector<std::string>& synsets() const;
   const std::vector<Item>& items() const;
@@ -68,6 +70,8 @@ class SLUICE_API ImageListDataset : public Transformable<ImageListDataset> {
   std::int64_t size() const;
   /// Throws FileError naming the file, as image::ImageDecoder does.
   Sample sample_at(std::int64_t index) const;
+  /// The same into a batch of one, without an array between. Throws ShapeError where it does not fit, too.
+  void write_sample(std::int64_t index, data::detail::Views batch_of_one) const;
   const std::vector<ImageListItem>& items() const;
 
  private:
@@ -91,8 +95,13 @@ class SLUICE_API ImageRecordDataset : public Transformable<ImageRecordDataset> {
   std::int64_t size() const { return records_.size(); }
   /// Throws FileError naming file and record, UnsupportedError for a label that is no class where classes are wanted.
   Sample sample_at(std::int64_t index) const;
+  /// The same into a batch of one, without an array between. Throws ShapeError where it does not fit, too.
+  void write_sample(std::int64_t index, data::detail::Views batch_of_one) const;
 
  private:
+  template <class Take>
+  auto with_record(std::int64_t index, const Take& take) const;
+
   RecordFileDataset records_;
   std::string name_;
   image::DecodeOptions decode_;
