@@ -101,6 +101,25 @@ TEST_CASE("Turned copies of odd extents on a GPU, from and to places between vec
   }
 }
 
+// Elements of 4 bytes go as above only where both arrays are large: many small turns in one copy, and one large one.
+TEST_CASE("Large turned copies of odd extents on a GPU, of elements of 4 bytes", "[gpu]") {
+  SLUICE_NEEDS_GPUS(1);
+  for (const auto& [rows, columns] : {std::pair{17, 71}, {65, 63}, {143, 129}, {73, 16}, {2903, 2909}}) {
+    CAPTURE(rows, columns);
+    const std::int64_t count = ((std::int64_t{8} << 20) + rows * columns - 1) / (rows * columns);
+    const std::int64_t size = count * rows * columns;
+    const NDArray x = arange(0, static_cast<double>(size + 1), 1, {.dtype = int32});
+    const auto turn = [&](const NDArray& v) {  // from and to places that are no whole vectors
+      const NDArray to = full({size + 3}, -1, {.dtype = int32, .device = v.device()});
+      const NDArray part = v.slice(0, 1, size + 1).reshape({count, rows, columns});
+      to.slice(0, 2, size + 2).reshape({count, columns, rows}).assign(part.swapaxes(1, 2));
+      return to;
+    };
+    CHECK(differences_of(x, turn, {0, 0}) == "");
+    CHECK(turn(x).slice(0, 2, 3).item<int>() == 1);
+  }
+}
+
 TEST_CASE("Arithmetic with transposed arrays on a GPU", "[gpu]") {
   SLUICE_NEEDS_GPUS(1);
   for (const DType dtype : {uint8, bfloat16, float32, float64}) {
