@@ -1,7 +1,7 @@
 // Copies between arrays whose neighbours lie along different axes.
-#include <algorithm>
-
 #include <sluice/ndarray/detail/copy_transposed.cuh>
+#include <sluice/ndarray/detail/odd_tiles.cuh>
+#include <sluice/ndarray/detail/turn.cuh>
 #include <sluice/ndarray/early_start.cuh>
 #include <sluice/ndarray/element_size.h>
 #include <sluice/ndarray/plan_beside.h>
@@ -9,22 +9,11 @@
 namespace sluice::detail {
 namespace {
 
-/// Elements along each side of a tile in shared memory: rows of 256 bytes, where elements have more than one.
-template <class Bits>
-constexpr int k_tile = sizeof(Bits) <= 2 ? 128 : 64;
 constexpr std::int64_t k_worth = 16;  // shorter axes leave most of a tile idle
-constexpr unsigned k_group = 4;       // tiles side by side where they are read: 1 KB of a row is read at about one time
 constexpr int k_under_way = 16;       // loads of a thread
-
-/// The two axes of a plan along which elements are neighbours: where they are read, and where they are written.
-struct Turn {
-  std::int64_t read_extent, write_extent;
-  std::int64_t read_step;   // elements read, from one place along the written axis to the next
-  std::int64_t write_step;  // elements written, from one place along the read axis to the next
-  unsigned read_tiles = 0, write_tiles = 0;
-  unsigned group = 0, groups = 0;  // of tiles along the read axis; the last group may have places without a tile
-  unsigned blocks = 0;
-};
+/// Elements that are kept in words of 4 bytes.
+template <class Bits>
+constexpr bool k_in_words = sizeof(Bits) == 2 || sizeof(Bits) == 4;
 
 /// Which axis is read along, the innermost is written along; -1 where there is no such pair.
 int read_axis_of(const CopyPlan& plan) noexcept {
@@ -37,19 +26,6 @@ int read_axis_of(const CopyPlan& plan) noexcept {
   }
   return -1;
 }
-
-/// Where a block works.
-struct Place {
-  unsigned read_tile, write_tile, rest;
-
-  __device__ Place(unsigned block, const Turn& turn) {
-    unsigned left = block / turn.group;
-    write_tile = left % turn.write_tiles;
-    left /= turn.write_tiles;
-    read_tile = left % turn.groups * turn.group + block % turn.group;
-    rest = left / turn.groups;
-  }
-};
 
 /// The part of both arrays that a block moves: where it begins, and how much of a tile there is.
 template <class Bits>
@@ -198,41 +174,50 @@ bool in_vectors(const CopyPlan& plan, int read_axis, int V, const Bits* to, cons
   return true;
 }
 
+/// Where tiles begin before their places: nowhere, where all that is written begins with a piece of memory.
+template <class Bits>
+int reach_of(const CopyPlan& plan, const Bits* to) noexcept {
+  constexpr int k_piece = k_reach<Bits> + 1;
+  bool whole = reinterpret_cast<std::uintptr_t>(to) % (sizeof(Bits) * k_piece) == 0;
+  for (int axis = 0; axis + 1 < plan.ndim; ++axis)
+    whole = whole && plan.strides[0][axis] % k_piece == 0;
+  return whole ? 0 : k_reach<Bits>;
+}
+
+/// Whether rows that are not whole vectors go by odd tiles. Elements of 4 bytes are as fast one by one where all that
+/// is written begins with a piece of memory, and where a large GPU's cache holds both arrays, for it puts pieces
+/// together.
+template <class Bits>
+bool in_odd_tiles(const CopyPlan& plan, int reach) noexcept {
+  constexpr std::int64_t k_beyond_cache = 8 << 20;
+  return sizeof(Bits) == 2 || (sizeof(Bits) == 4 && reach != 0 && plan.size >= k_beyond_cache);
+}
+
 template <class Bits>
 bool launch_transposed(cudaStream_t stream, const CopyPlan& plan, Bits* to, const Bits* from) {
   const int read_axis = read_axis_of(plan);
   if (read_axis < 0)
     return false;
-  constexpr bool k_in_words = sizeof(Bits) == 2 || sizeof(Bits) == 4;
-  constexpr int V = k_in_words ? 16 / sizeof(Bits) : sizeof(Bits) == 8 ? 2 : 4;
-  constexpr std::int64_t k_side = k_tile<Bits>;
-  const int write_axis = plan.ndim - 1;
-  Turn turn{
-      .read_extent = plan.extents[read_axis],
-      .write_extent = plan.extents[write_axis],
-      .read_step = plan.strides[1][write_axis],
-      .write_step = plan.strides[0][read_axis]};
+  constexpr int V = k_in_words<Bits> ? 16 / sizeof(Bits) : sizeof(Bits) == 8 ? 2 : 4;
+  const bool whole = in_vectors(plan, read_axis, V, to, from);
+  const int reach = reach_of(plan, to);
+  const bool odd = !whole && in_odd_tiles<Bits>(plan, reach);
   const CopyPlan rest = plan_beside(plan, read_axis);
-  const std::int64_t read_tiles = (turn.read_extent + k_side - 1) / k_side;
-  const std::int64_t write_tiles = (turn.write_extent + k_side - 1) / k_side;
-  const std::int64_t group = std::min<std::int64_t>(read_tiles, k_group), groups = (read_tiles + group - 1) / group;
-  const std::int64_t blocks = group * groups * write_tiles * rest.size;
-  if (blocks > std::numeric_limits<std::int32_t>::max())
+  Turn turn(plan, read_axis);
+  if (!turn.cut(k_tile<Bits>, odd ? reach : 0, rest.size))
     return false;
-  turn.read_tiles = static_cast<unsigned>(read_tiles);
-  turn.write_tiles = static_cast<unsigned>(write_tiles);
-  turn.group = static_cast<unsigned>(group);
-  turn.groups = static_cast<unsigned>(groups);
-  turn.blocks = static_cast<unsigned>(blocks);
   with_geometry(rest, [&](auto at) {
-    if (in_vectors(plan, read_axis, V, to, from)) {
-      if constexpr (k_in_words) {
+    if constexpr (k_in_words<Bits>) {
+      if (whole)
         copy_word_tiles<<<turn.blocks, k_block, 0, stream>>>(at, turn, to, from);
-      } else {
-        copy_tiles<V><<<turn.blocks, k_block, 0, stream>>>(at, turn, to, from);
-      }
-    } else {
-      copy_tiles<1><<<turn.blocks, k_block, 0, stream>>>(at, turn, to, from);
+      else if (odd)
+        launch_odd_tiles(stream, at, turn, reach, to, from);
+    } else if (whole) {
+      copy_tiles<V><<<turn.blocks, k_block, 0, stream>>>(at, turn, to, from);
+    }
+    if constexpr (sizeof(Bits) != 2) {
+      if (!whole && !odd)
+        copy_tiles<1><<<turn.blocks, k_block, 0, stream>>>(at, turn, to, from);
     }
     check_early_launch("copy_tiles", stream);
   });

@@ -109,41 +109,75 @@ __global__ void channel_partials(ChannelCut cut, Body body, Partial* partials) {
     partials[channel * gridDim.y + chunk] = shared[thread];
 }
 
-/// Planes of a channel, in vectors of V neighbours: a block takes a chunk of them, four loads of a thread under way.
+/// The partial result of the lane that stands so many higher.
+template <class Partial>
+__device__ Partial from_lane(const Partial& mine, int distance) {
+  Partial other;
+#pragma unroll
+  for (int k = 0; k < Partial::n; ++k)
+    other.v[k] = __shfl_down_sync(0xffffffffu, mine.v[k], distance);
+  return other;
+}
+
+/// Joins those of all threads of a block; the first thread gets the result.
+template <class Partial>
+__device__ Partial join_block(Partial mine) {
+  constexpr int warps = k_channel_block / k_warp;
+  __shared__ Partial of_warps[warps];
+  const int thread = static_cast<int>(threadIdx.x);
+  for (int distance = k_warp / 2; distance > 0; distance /= 2)
+    mine.merge(from_lane(mine, distance));
+  if (thread % k_warp == 0)
+    of_warps[thread / k_warp] = mine;
+  __syncthreads();
+  if (thread < k_warp) {
+    mine = thread < warps ? of_warps[thread] : Partial{};
+    for (int distance = warps / 2; distance > 0; distance /= 2)
+      mine.merge(from_lane(mine, distance));
+  }
+  return mine;
+}
+
+/// Planes of a channel, in vectors of V neighbours: its blocks take rounds in turns, `under_way` loads of a thread
+/// each. They begin with the array's end, so that where a walk over the array begins it was read last, and may still be
+/// in the cache.
 template <int V, class Partial, class Index, class Body>
-__global__ void __launch_bounds__(k_channel_block) channel_plane_partials(
-    Divider<Index> plane, std::int64_t channels, Index vectors, Index chunk_vectors, Body body, Partial* partials) {
+__global__ void __launch_bounds__(k_channel_block)
+    channel_plane_partials(Divider<Index> plane, Index skipped, Index vectors, Body body, Partial* partials) {
   start_early();
   using Values = typename Body::template Values<V>;
+  constexpr Index under_way = 4, round = under_way * k_channel_block;
   const auto channel = static_cast<std::int64_t>(blockIdx.x);
-  const auto begin = static_cast<Index>(blockIdx.y) * chunk_vectors;
-  const Index end = begin + chunk_vectors < vectors ? begin + chunk_vectors : vectors;
-  const auto load = [&](Index i) {
-    const Index outer = plane.divide(i);
-    const std::int64_t row = (outer * channels + channel) * plane.value() + (i - outer * plane.value());
-    return body.template load<V>(row * V, channel);
+  const std::int64_t first = channel * plane.value();
+  const auto load = [&](Index from_end) {
+    const Index i = vectors - 1 - from_end;
+    return body.template load<V>((first + (i + plane.divide(i) * skipped)) * V, channel);
   };
   Partial mine{};
-  Index i = begin + static_cast<Index>(threadIdx.x);
-  for (; i + 3 * k_channel_block < end; i += 4 * k_channel_block) {
-    const Values loaded[4] = {
-        load(i), load(i + k_channel_block), load(i + 2 * k_channel_block), load(i + 3 * k_channel_block)};
+  Index i = static_cast<Index>(blockIdx.y) * round + static_cast<Index>(threadIdx.x);
+  for (; i + round - k_channel_block < vectors; i += static_cast<Index>(gridDim.y) * round) {
+    Values loaded[under_way];
+#pragma unroll
+    for (Index k = 0; k < under_way; ++k)
+      loaded[k] = load(i + k * k_channel_block);
     body.add(mine, loaded);
   }
-  for (; i < end; i += k_channel_block) {
-    const Values loaded[1] = {load(i)};
-    body.add(mine, loaded);
+  Values left[under_way - 1];
+#pragma unroll
+  for (Index k = 0; k < under_way - 1; ++k) {
+    if (i + k * k_channel_block < vectors)
+      left[k] = load(i + k * k_channel_block);
   }
-  __shared__ Partial shared[k_channel_block];
-  shared[threadIdx.x] = mine;
-  __syncthreads();
-  for (int half = k_channel_block / 2; half > 0; half /= 2) {
-    if (static_cast<int>(threadIdx.x) < half)
-      shared[threadIdx.x].merge(shared[threadIdx.x + half]);
-    __syncthreads();
+#pragma unroll
+  for (Index k = 0; k < under_way - 1; ++k) {
+    if (i + k * k_channel_block < vectors) {
+      const Values one[1] = {left[k]};
+      body.add(mine, one);
+    }
   }
+  mine = join_block(mine);
   if (threadIdx.x == 0)
-    partials[channel * gridDim.y + blockIdx.y] = shared[0];
+    partials[channel * gridDim.y + blockIdx.y] = mine;
 }
 
 /// One warp a channel joins its chunks; finish(channel, partial) takes the result.
@@ -166,41 +200,35 @@ __global__ void channel_finish(std::int64_t channels, int chunks, const Partial*
     for (int i = 0; i < under_way; ++i)
       joined.merge(loaded[i]);
   }
-  for (int distance = 16; distance > 0; distance /= 2) {
-    Partial other;
-    for (int k = 0; k < Partial::n; ++k)
-      other.v[k] = __shfl_down_sync(0xffffffffu, joined.v[k], distance);
-    joined.merge(other);
-  }
+  for (int distance = k_warp / 2; distance > 0; distance /= 2)
+    joined.merge(from_lane(joined, distance));
   if (lane == 0)
     finish(channel, joined);
 }
 
-/// Chunks of `vectors` vectors a channel; each has some for every thread.
+/// Blocks that share a channel of so many vectors, each with a round at least. In its end a block loads nothing: no
+/// more of them than a large GPU runs at once, or, where channels are more, so many that those that begin late count
+/// little.
 inline int plane_chunks(std::int64_t channels, std::int64_t vectors) {
-  constexpr std::int64_t blocks_wanted = 2048, least = 4 * k_channel_block;
-  const std::int64_t wanted = (blocks_wanted + channels - 1) / channels;
-  return static_cast<int>(std::clamp<std::int64_t>(vectors / least, 1, std::min<std::int64_t>(wanted, 65535)));
+  constexpr std::int64_t at_once = 512, many = 2048, least = 4 * k_channel_block;
+  const std::int64_t wanted = channels <= at_once ? at_once / channels : (many + channels - 1) / channels;
+  return static_cast<int>(std::max<std::int64_t>(1, std::min(wanted, vectors / least)));
 }
 
 template <int V, class Partial, class Body>
 void launch_plane_partials(
     const ChannelView& view, int chunks, const char* name, Body body, Partial* partials, cudaStream_t stream) {
-  const std::int64_t plane = view.inner / V, vectors = view.outer * plane;
-  const std::int64_t chunk_vectors = (vectors + chunks - 1) / chunks;
+  const std::int64_t plane = view.inner / V, vectors = view.outer * plane, skipped = (view.channels - 1) * plane;
   const dim3 grid(static_cast<unsigned>(view.channels), static_cast<unsigned>(chunks));
-  if (vectors + chunk_vectors + 4 * k_channel_block < std::numeric_limits<std::int32_t>::max()) {
+  const auto launch = [&]<class Index>(Index) {
     channel_plane_partials<V><<<grid, k_channel_block, 0, stream>>>(
-        Divider<std::int32_t>(plane),
-        view.channels,
-        static_cast<std::int32_t>(vectors),
-        static_cast<std::int32_t>(chunk_vectors),
-        body,
-        partials);
-  } else {
-    channel_plane_partials<V><<<grid, k_channel_block, 0, stream>>>(
-        Divider<std::int64_t>(plane), view.channels, vectors, chunk_vectors, body, partials);
-  }
+        Divider<Index>(plane), static_cast<Index>(skipped), static_cast<Index>(vectors), body, partials);
+  };
+  const std::int64_t beyond = (std::int64_t{chunks} + 1) * 4 * k_channel_block;
+  if (view.size() / V + beyond < std::numeric_limits<std::int32_t>::max())
+    launch(std::int32_t{});
+  else
+    launch(std::int64_t{});
   check_early_launch(name, stream);
 }
 

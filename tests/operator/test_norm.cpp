@@ -1,3 +1,6 @@
+#include <cmath>
+#include <limits>
+
 #include "tests/operator/heavy_reference.h"
 #include "tests/support/catch.h"
 #include "tests/support/gradient.h"
@@ -207,6 +210,63 @@ TEST_CASE("batch_norm on a GPU takes numbers whose squares do not fit", "[gpu]")
     const autograd::ModeScope training(false, true);
     CHECK(differences(there.run({}).to(cpu()), here.run({}), {1e-2, 1e-2}) == "");
     CHECK(differences(there.running_var.to(cpu()), here.running_var, {1e-2, 0}) == "");
+  }
+}
+
+// Planes in vectors of 16 bytes: rounds of a block's loads that are whole, that lack one and that are one more, blocks
+// that share a channel, and planes of one vector and of all.
+TEST_CASE("Statistics of a channel on a GPU are exact wherever a round of loads ends", "[gpu]") {
+  SLUICE_NEEDS_GPUS(1);
+  constexpr std::int64_t round = 1024;
+  for (const DType dtype : {float16, bfloat16, float32, float64}) {
+    const DType parameters = dtype == float64 ? float64 : float32;
+    const std::int64_t V = 16 / static_cast<std::int64_t>(size_of(dtype));
+    for (const std::int64_t vectors :
+         {round - 1, round, round + 1, 2 * round - 1, 2 * round + 1, 2 * round + 769, 5 * round + 300}) {
+      for (const Shape& shape : {Shape{1, 2, vectors * V}, Shape{(vectors * V + 15) / 16, 2, 16}}) {
+        CAPTURE(dtype, vectors, shape);
+        Setup s(shape, 1, dtype, parameters);
+        if (size_of(dtype) >= 4)
+          s.x = s.x + 1000;
+        const NDArray mean = s.batch_mean(), var = s.batch_var();
+        for (NDArray* const array : {&s.x, &s.gamma, &s.beta, &s.running_mean, &s.running_var})
+          *array = array->to(gpu()).copy();
+        const autograd::ModeScope training(false, true);
+        const auto y = s.run({.momentum = 0}).astype(float64).to_vector<double>();
+        CHECK(differences(s.running_mean.to(cpu()), mean.astype(parameters), {1e-6, 1e-6}) == "");
+        CHECK(differences(s.running_var.to(cpu()), var.astype(parameters), {1e-5, 0}) == "");
+        CHECK(s.run({.momentum = 0}).astype(float64).to_vector<double>() == y);  // the same bits
+      }
+    }
+  }
+}
+
+TEST_CASE("What is not a number, or infinite, stays in its channel's statistics on a GPU", "[gpu]") {
+  SLUICE_NEEDS_GPUS(1);
+  for (const DType dtype : {bfloat16, float32}) {
+    for (const std::int64_t place : {0, 255, 8191, 40959}) {
+      CAPTURE(dtype, place);
+      Setup s({4, 3, 10240}, 1, dtype, float32);
+      for (NDArray* const array : {&s.x, &s.gamma, &s.beta, &s.running_mean, &s.running_var})
+        *array = array->to(gpu()).copy();
+      const auto put = [&](std::int64_t channel, double value) {
+        s.x.slice(0, place / 10240, place / 10240 + 1)
+            .slice(1, channel, channel + 1)
+            .slice(2, place % 10240, place % 10240 + 1)
+            .assign(value);
+      };
+      put(0, std::numeric_limits<double>::quiet_NaN());
+      put(2, std::numeric_limits<double>::infinity());
+      const autograd::ModeScope training(false, true);
+      s.run({.momentum = 0});
+      const auto mean = s.running_mean.to_vector<double>(), var = s.running_var.to_vector<double>();
+      CHECK(std::isnan(mean[0]));
+      CHECK(std::isnan(var[0]));
+      CHECK(std::isfinite(mean[1]));
+      CHECK(std::isfinite(var[1]));
+      CHECK_FALSE(std::isfinite(mean[2]));
+      CHECK(std::isnan(var[2]));
+    }
   }
 }
 

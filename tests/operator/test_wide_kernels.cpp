@@ -71,6 +71,55 @@ TEST_CASE("Transposed arrays of every element size are copied on a GPU, whole ve
   }
 }
 
+// Rows that are not whole vectors, each with another place in them: one less and one more than a tile, than a tile and
+// what it reads before it, than two.
+TEST_CASE("Turned copies of odd extents on a GPU, from and to places between vectors", "[gpu]") {
+  SLUICE_NEEDS_GPUS(1);
+  const std::int64_t extents[] = {16, 17, 31, 63, 65, 71, 73, 127, 129, 143, 145, 259};
+  for (const DType dtype : {float16, bfloat16, float32, float64}) {
+    for (const std::int64_t rows : extents) {
+      for (const std::int64_t columns : extents) {
+        CAPTURE(dtype, rows, columns);
+        const NDArray x = random_array({rows, columns}, 1, 0, 100, dtype);
+        CHECK(differences_of(x, [](const NDArray& v) { return v.T().copy(); }, {0, 0}) == "");
+        // Of rows that lie apart, into such rows: what lies between them stays.
+        const std::int64_t before = (rows + columns) % 7;
+        const NDArray wide = random_array({rows + 2, columns + 11}, 2, 0, 100, dtype);
+        const auto into = [&](const NDArray& v) {
+          const NDArray to = full({columns + 1, rows + 9}, 3, {.dtype = dtype, .device = v.device()});
+          const NDArray part = v.slice(0, 1, rows + 1).slice(1, before, before + columns);
+          to.slice(0, 1, k_to_end).slice(1, 8 - before, 8 - before + rows).assign(part.T());
+          return to;
+        };
+        CHECK(differences_of(wide, into, {0, 0}) == "");
+      }
+    }
+    const NDArray batch = random_array({5, 3, 67, 133}, 3, 0, 100, dtype);
+    CHECK(differences_of(batch, [](const NDArray& v) { return v.transpose({1, 0, 3, 2}).copy(); }, {0, 0}) == "");
+    CHECK(differences_of(batch, [](const NDArray& v) { return v.transpose({0, 2, 3, 1}).copy(); }, {0, 0}) == "");
+    CHECK(differences_of(batch, [](const NDArray& v) { return v.transpose({3, 1, 0, 2}).copy(); }, {0, 0}) == "");
+  }
+}
+
+// Elements of 4 bytes go as above only where both arrays are large: many small turns in one copy, and one large one.
+TEST_CASE("Large turned copies of odd extents on a GPU, of elements of 4 bytes", "[gpu]") {
+  SLUICE_NEEDS_GPUS(1);
+  for (const auto& [rows, columns] : {std::pair{17, 71}, {65, 63}, {143, 129}, {73, 16}, {2903, 2909}}) {
+    CAPTURE(rows, columns);
+    const std::int64_t count = ((std::int64_t{8} << 20) + rows * columns - 1) / (rows * columns);
+    const std::int64_t size = count * rows * columns;
+    const NDArray x = arange(0, static_cast<double>(size + 1), 1, {.dtype = int32});
+    const auto turn = [&](const NDArray& v) {  // from and to places that are no whole vectors
+      const NDArray to = full({size + 3}, -1, {.dtype = int32, .device = v.device()});
+      const NDArray part = v.slice(0, 1, size + 1).reshape({count, rows, columns});
+      to.slice(0, 2, size + 2).reshape({count, columns, rows}).assign(part.swapaxes(1, 2));
+      return to;
+    };
+    CHECK(differences_of(x, turn, {0, 0}) == "");
+    CHECK(turn(x).slice(0, 2, 3).item<int>() == 1);
+  }
+}
+
 TEST_CASE("Arithmetic with transposed arrays on a GPU", "[gpu]") {
   SLUICE_NEEDS_GPUS(1);
   for (const DType dtype : {uint8, bfloat16, float32, float64}) {
