@@ -47,7 +47,7 @@ struct CentredInRegisters : NormRow<T> {
 
 // Count, mean and sum of squares around it, joined as in Chan, Golub and LeVeque (1979).
 template <class C>
-struct Moments {
+struct RowMoments {
   C count, mean, squares;
 };
 
@@ -58,9 +58,9 @@ struct Centred : NormRow<T> {
   using InRegisters = std::conditional_t<std::is_same_v<T, double>, void, CentredInRegisters<T>>;
   using NormRow<T>::NormRow;
 
-  __device__ Moments<C> start(std::int64_t) const { return {}; }
+  __device__ RowMoments<C> start(std::int64_t) const { return {}; }
   template <int V>
-  __device__ void take(Moments<C>& total, const RowValues<C, 1, V>& values, std::int64_t) const {
+  __device__ void take(RowMoments<C>& total, const RowValues<C, 1, V>& values, std::int64_t) const {
     C sum = 0, squares = 0;
 #pragma unroll
     for (int j = 0; j < V; ++j)
@@ -74,7 +74,7 @@ struct Centred : NormRow<T> {
     total = join(total, {C{V}, mean, squares});
   }
   // Both lanes of a pair get the same bits, whichever of them says a.
-  __device__ Moments<C> join(const Moments<C>& a, const Moments<C>& b) const {
+  __device__ RowMoments<C> join(const RowMoments<C>& a, const RowMoments<C>& b) const {
     if (a.count == C{0} || b.count == C{0})  // the distance from no mean at all has a square that may not fit
       return a.count == C{0} ? b : a;
     const C count = a.count + b.count;
@@ -84,7 +84,7 @@ struct Centred : NormRow<T> {
     const C apart = distance * distance * (a.count * b.count / count);
     return {count, plus(from_a, from_b) * C(0.5), plus(plus(a.squares, b.squares), apart)};
   }
-  __device__ NormTold<C> finish(std::int64_t row, std::int64_t, const Moments<C>& total, bool once) const {
+  __device__ NormTold<C> finish(std::int64_t row, std::int64_t, const RowMoments<C>& total, bool once) const {
     return this->told(row, total.mean, total.squares, once);
   }
 };

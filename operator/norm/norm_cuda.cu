@@ -8,10 +8,10 @@ namespace {
 
 // Count, mean and sum of squares around it, joined as in Chan, Golub and LeVeque (1979).
 template <class Acc>
-struct Moments {
+struct ChannelMoments {
   static constexpr int n = 3;
   Acc v[3];
-  __device__ void merge(const Moments& other) {
+  __device__ void merge(const ChannelMoments& other) {
     if (other.v[0] == Acc(0))
       return;
     if (v[0] == Acc(0)) {  // the distance from no mean at all has a square that may not fit
@@ -42,7 +42,7 @@ struct AddToMoments {
   }
   // The moments of a few values in two passes over registers, then one division for all of them.
   template <int V, int U>
-  __device__ void add(Moments<Compute<T>>& moments, const Neighbours<T, V> (&loaded)[U]) const {
+  __device__ void add(ChannelMoments<Compute<T>>& moments, const Neighbours<T, V> (&loaded)[U]) const {
     using Acc = Compute<T>;
     constexpr Acc count = U * V;
     Acc sum = 0, squares = 0;
@@ -62,7 +62,7 @@ struct AddToMoments {
 template <class Acc>
 struct FinishMoments {
   BatchNormChannel<Acc> channel;
-  __device__ void operator()(std::int64_t c, const Moments<Acc>& m) const {
+  __device__ void operator()(std::int64_t c, const ChannelMoments<Acc>& m) const {
     channel.finish(c, m.v[0], m.v[1], m.v[0] > Acc(0) ? m.v[2] / m.v[0] : Acc(0));
   }
 };
@@ -72,7 +72,7 @@ template <class Acc>
 struct KeepMoments {
   Acc *mean, *inv_std;
   Acc eps;
-  __device__ void operator()(std::int64_t row, const Moments<Acc>& m) const {
+  __device__ void operator()(std::int64_t row, const ChannelMoments<Acc>& m) const {
     mean[row] = m.v[1];
     inv_std[row] = Acc(1) / sqrt((m.v[0] > Acc(0) ? m.v[2] / m.v[0] : Acc(0)) + eps);
   }
@@ -145,7 +145,7 @@ void forward(const KernelCall& call) {
   const T* const residual = call.inputs.size() > 5 ? call.inputs[5].as<T>() : nullptr;
   const cudaStream_t stream = stream_of(call.queue);
   if (how.batch_stats) {
-    channel_reduce<Moments<Acc>, k_neighbours<T>>(
+    channel_reduce<ChannelMoments<Acc>, k_neighbours<T>>(
         call.queue, view, aligned_for_vectors(x), "batch_norm", AddToMoments<T>{x}, FinishMoments<Acc>{channel});
   } else {
     use_running<<<static_cast<unsigned>((view.channels + k_block - 1) / k_block), k_block, 0, stream>>>(
@@ -167,7 +167,7 @@ void long_row_moments_gpu(const NormForward& norm, const Queue& queue) {
   by_floating(norm.dtype, [&]<class T>() {
     using Acc = Compute<T>;
     const auto* const x = static_cast<const T*>(norm.x);
-    channel_reduce<Moments<Acc>, k_neighbours<T>>(
+    channel_reduce<ChannelMoments<Acc>, k_neighbours<T>>(
         queue,
         {1, at.outer, at.n, norm.dtype},
         aligned_for_vectors(x),

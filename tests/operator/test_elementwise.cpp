@@ -1,5 +1,6 @@
 // Every row of the elementwise tables: values against the C++ library in double, gradients against finite differences,
 // every type it takes.
+#include "tests/operator/elementwise_references.h"
 #include "tests/operator/elementwise_rows.h"
 #include "tests/support/catch.h"
 #include "tests/support/compare.h"

@@ -1,4 +1,6 @@
 // Elementwise operators on a GPU against the same on the CPU: every row, every type, every access pattern.
+#include <functional>
+
 #include "tests/operator/elementwise_rows.h"
 #include "tests/support/catch.h"
 #include "tests/support/compare.h"

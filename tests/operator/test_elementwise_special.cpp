@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/operator/elementwise_references.h"
 #include "tests/operator/elementwise_rows.h"
 #include "tests/support/catch.h"
 #include "tests/support/compare.h"

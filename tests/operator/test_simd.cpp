@@ -12,6 +12,7 @@
 
 #include <sluice/ndarray/detail/simd_target.h>
 
+#include "tests/operator/elementwise_references.h"
 #include "tests/operator/elementwise_rows.h"
 #include "tests/support/catch.h"
 #include "tests/support/compare.h"

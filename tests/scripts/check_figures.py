@@ -38,7 +38,8 @@ def main():
             link.unlink(missing_ok=True)
             link.symlink_to(real.name)
             expect(f"{size} bytes", said(root, build, "say_figures"), f"library of {re.escape(text)} MB")
-    print("figures: 8 lines")
+        expect("code that nobody gets", said(root, build, "SLUICE_QUICK_GPU_CODE=1; say_figures"), None)
+    print("figures: 9 lines")
 
 
 if __name__ == "__main__":
