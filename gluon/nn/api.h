@@ -13,6 +13,7 @@
 #include <sluice/gluon/nn/more_pools.h>
 #include <sluice/gluon/nn/norm.h>
 #include <sluice/gluon/nn/pool.h>
+#include <sluice/gluon/nn/rearrange.h>
 #include <sluice/gluon/nn/rectifiers.h>
 #include <sluice/gluon/nn/rotary.h>
 #include <sluice/gluon/nn/sequential.h>

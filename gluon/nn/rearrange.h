@@ -1,0 +1,41 @@
+#pragma once
+
+#include <cstdint>
+
+#include <sluice/engine/export.h>
+#include <sluice/gluon/block.h>
+
+/// Layers over images (N, C, H, W) that move or repeat what is there and have no parameters.
+namespace sluice::gluon::nn {
+
+/// Puts around an image `padding` rows and columns that mirror it, without the edge itself (Gluon's
+/// nn.ReflectionPad2D).
+class SLUICE_API ReflectionPad2D : public Block {
+ public:
+  /// Throws ValueError for a negative number.
+  explicit ReflectionPad2D(std::int64_t padding);
+
+ protected:
+  /// Throws ShapeError for other than four axes.
+  NDArray forward(const NDArray& x) const override;
+
+ private:
+  std::int64_t padding_;
+};
+
+/// (N, C * factor^2, H, W) to (N, C, H * factor, W * factor): channel (c * factor + i) * factor + j holds row i and
+/// column j of each tile (Gluon's nn.PixelShuffle2D, PyTorch's; Shi and others, 2016).
+class SLUICE_API PixelShuffle2D : public Block {
+ public:
+  /// Throws ValueError for a factor below 1.
+  explicit PixelShuffle2D(std::int64_t factor);
+
+ protected:
+  /// Throws ShapeError for other than four axes, and for channels that factor^2 does not divide.
+  NDArray forward(const NDArray& x) const override;
+
+ private:
+  std::int64_t factor_;
+};
+
+}  // namespace sluice::gluon::nn
