@@ -17,9 +17,9 @@ using namespace sluice;
 using task_grid::Grid;
 using task_grid::Point;
 
-class Pool final : public metg::System {
+class PoolSystem final : public metg::System {
  public:
-  Pool(int threads, int width, bool outside)
+  PoolSystem(int threads, int width, bool outside)
       : outside_(outside), engine_({.workers = outside ? std::max(1, threads - 1) : threads}) {
     for (int i = 0; i < 2 * width; ++i)
       vars_.push_back(engine_.new_var());
@@ -67,7 +67,7 @@ int main(int argc, char** argv) {
 
   const std::string variant = "pool-" + std::to_string(settings.threads) + "t" + (outside ? "-outside" : "");
   report.add("setting", variant, "width", settings.width, "points");
-  Pool pool(settings.threads, settings.width, outside);
+  PoolSystem pool(settings.threads, settings.width, outside);
   for (const char* name : task_grid::k_names) {
     if (!report.wants(name, variant))
       continue;
