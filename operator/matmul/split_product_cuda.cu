@@ -9,7 +9,7 @@ namespace {
 
 // A block has 8 by 8 results and loads a stretch of k for them at once; the lanes of a warp share that out, so that
 // even 64 rows of ten results keep every part of a GPU busy. A warp has 4 by 2 of the results.
-constexpr int k_stretch = 256, k_split_block = 256, k_pitch = k_stretch + 4;  // lanes meet different banks
+constexpr int k_stretch = 256, k_split_block = 256, k_split_pitch = k_stretch + 4;  // lanes meet different banks
 constexpr int k_down = 4, k_across = 2, k_loads = k_split_tile * k_stretch / k_split_block;
 
 // A thread's part of a stretch of one operand. Neighbours in memory belong to neighbouring threads.
@@ -22,7 +22,7 @@ class Part {
     const int thread = static_cast<int>(threadIdx.x);
     outer_ = by_depth_ ? 0 : thread % k_split_tile;
     k_ = by_depth_ ? thread : thread / k_split_tile;
-    place_ = outer_ * k_pitch + k_;
+    place_ = outer_ * k_split_pitch + k_;
     outer_ += first;
   }
   // What lies outside is read as the first element and counts as 0: all loads are under way at once.
@@ -39,7 +39,7 @@ class Part {
     constexpr int beside = k_split_block / k_split_tile;
 #pragma unroll
     for (int i = 0; i < k_loads; ++i)
-      rows[place_ + (by_depth_ ? i * k_pitch : i * beside)] = inside_[i] ? static_cast<Acc>(values_[i]) : Acc(0);
+      rows[place_ + (by_depth_ ? i * k_split_pitch : i * beside)] = inside_[i] ? static_cast<Acc>(values_[i]) : Acc(0);
   }
 
  private:
@@ -57,10 +57,10 @@ __device__ void add_stretch(
     Acc across[k_across];
 #pragma unroll
     for (int j = 0; j < k_across; ++j)
-      across[j] = right[j * k_pitch + k];
+      across[j] = right[j * k_split_pitch + k];
 #pragma unroll
     for (int i = 0; i < k_down; ++i) {
-      const Acc down = left[i * k_pitch + k];
+      const Acc down = left[i * k_split_pitch + k];
       if constexpr (add_rows)
         row_sums[i] += down;
 #pragma unroll
@@ -92,7 +92,7 @@ template <bool add_rows, class T>
 __global__ void __launch_bounds__(k_split_block) split_product_kernel(SmallProduct<T> p) {
   start_early();
   using Acc = Compute<T>;
-  __shared__ Acc left[k_split_tile * k_pitch], right[k_split_tile * k_pitch];
+  __shared__ Acc left[k_split_tile * k_split_pitch], right[k_split_tile * k_split_pitch];
   const int thread = static_cast<int>(threadIdx.x), lane = thread % k_warp, warp = thread / k_warp;
   const int first_row = static_cast<int>(blockIdx.y) * k_split_tile;
   const int first_column = static_cast<int>(blockIdx.x) * k_split_tile;
@@ -124,7 +124,7 @@ __global__ void __launch_bounds__(k_split_block) split_product_kernel(SmallProdu
       next_right.load(p.b, begin + k_stretch, p.depth);
     }
     add_stretch<add_rows>(
-        left + down * k_pitch, right + across * k_pitch, rest < k_stretch ? rest : k_stretch, sums, row_sums);
+        left + down * k_split_pitch, right + across * k_split_pitch, rest < k_stretch ? rest : k_stretch, sums, row_sums);
     __syncthreads();
   }
 

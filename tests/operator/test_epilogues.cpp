@@ -179,6 +179,7 @@ TEST_CASE("A relu behind a bias goes along with its convolution on a GPU, to the
 }
 
 TEST_CASE("First layers on a GPU take bias and relu along as they are", "[graph][epilogue]") {
+  SLUICE_NEEDS_GPU_KERNELS();
   for (const std::int64_t channels : {1, 4, 5}) {  // 5 x 3 x 3 products are more than our kernel sums
     CAPTURE(channels);
     Tracer tracer;

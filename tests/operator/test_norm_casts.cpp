@@ -245,6 +245,7 @@ TEST_CASE("The gradients of a rounded layer norm are those of a cast behind it",
 }
 
 TEST_CASE("On a GPU layer norm takes casts along, where nobody else reads what they read", "[graph][norm]") {
+  SLUICE_NEEDS_GPU_KERNELS();
   const Graph plain = traced(gpu(0), k_plain);
   CHECK(rounded_norms(plain) == 1);
   CHECK(half_heads(plain) == 1);
@@ -266,6 +267,7 @@ TEST_CASE("On a GPU layer norm takes casts along, where nobody else reads what t
 }
 
 TEST_CASE("A head that was written since is not taken from before its cast", "[graph][norm]") {
+  SLUICE_NEEDS_GPU_KERNELS();
   for (const bool written : {false, true}) {
     CAPTURE(written);
     Tracer tracer;
@@ -286,6 +288,7 @@ TEST_CASE("A head that was written since is not taken from before its cast", "[g
 }
 
 TEST_CASE("A head is taken from where it begins as new memory does alone", "[graph][norm]") {
+  SLUICE_NEEDS_GPU_KERNELS();
   using Head = std::function<NDArray(const NDArray&)>;
   const auto taken = [](const Head& head_of) {
     Tracer tracer;

@@ -188,6 +188,7 @@ TEST_CASE("Batch norm with a relu refuses what does not fit, by name", "[norm]")
 }
 
 TEST_CASE("A relu behind batch norm goes along, and its gradient with batch norm's", "[graph][norm]") {
+  SLUICE_NEEDS_GPU_KERNELS();
   const Arrays in = draw_inputs({3, 4, 3, 2}, float32, float32, cpu());
   const auto on_gpu = [&](const Network& network) {
     Tracer tracer;
@@ -228,6 +229,7 @@ TEST_CASE("A relu behind batch norm goes along, and its gradient with batch norm
 }
 
 TEST_CASE("What the relu let through is not computed again of what was written since", "[graph][norm]") {
+  SLUICE_NEEDS_GPU_KERNELS();
   const Arrays in = draw_inputs({3, 4, 3, 2}, float32, float32, cpu());
   constexpr int k_result = 3;
   for (const int written : {-1, 0, 1, 2, k_result}) {  // x, gamma, beta, and what the relu gave

@@ -42,3 +42,10 @@ void note_skip(const std::string& reason);
     if (::sluice::num_gpus() < (n))                          \
       SLUICE_SKIP("needs " + std::to_string(n) + " GPU(s)"); \
   } while (false)
+
+/// The rest of the test case needs kernels for GPUs, if none to run them.
+#ifdef SLUICE_CUDA
+#define SLUICE_NEEDS_GPU_KERNELS() static_cast<void>(0)
+#else
+#define SLUICE_NEEDS_GPU_KERNELS() SLUICE_SKIP("needs a build with CUDA")
+#endif
