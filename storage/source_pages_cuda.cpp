@@ -8,6 +8,7 @@
 #include <cuda.h>
 #include <cuda_runtime_api.h>
 
+#include <sluice/engine/cuda/driver_function.h>
 #include <sluice/engine/cuda/handle.h>
 #include <sluice/engine/error.h>
 #include <sluice/storage/detail/source.h>
@@ -17,20 +18,11 @@ namespace {
 
 constexpr std::size_t k_alignment = 256;
 
-/// A driver's function, found when the program runs: it need not be linked with the driver.
+/// A driver's function that knows its name.
 template <class Function>
 class Entry {
  public:
-  explicit Entry(const char* name) : name_(name) {
-    constexpr unsigned version = 12000;
-    void* entry = nullptr;
-    cudaDriverEntryPointQueryResult result{};
-    const cudaError_t status = cudaGetDriverEntryPointByVersion(name, &entry, version, cudaEnableDefault, &result);
-    if (status == cudaSuccess && result == cudaDriverEntryPointSuccess)
-      function_ = reinterpret_cast<Function*>(entry);
-    else
-      cudaGetLastError();
-  }
+  explicit Entry(const char* name) : name_(name), function_(driver_function<Function>(name)) {}
   explicit operator bool() const noexcept { return function_ != nullptr; }
   template <class... Arguments>
   CUresult operator()(Arguments... arguments) const noexcept {
@@ -39,8 +31,8 @@ class Entry {
   const char* name() const noexcept { return name_; }
 
  private:
-  const char* name_;
-  Function* function_ = nullptr;
+  const char* const name_;
+  Function* const function_;
 };
 
 struct Driver {

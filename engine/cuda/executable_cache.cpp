@@ -7,6 +7,7 @@
 #include <cuda.h>
 
 #include <sluice/engine/cuda/check.h>
+#include <sluice/engine/cuda/driver_function.h>
 #include <sluice/engine/cuda/executable_cache.h>
 #include <sluice/engine/cuda/launch_rules.h>
 #include <sluice/engine/cuda/mixed.h>
@@ -19,17 +20,6 @@ using cuda::cuda_check;
 namespace {
 
 // The runtime's own call knows only kernels that were loaded through the runtime; libraries load theirs otherwise.
-template <class Function>
-Function* driver_function(const char* name) {
-  void* entry = nullptr;
-  cudaDriverEntryPointQueryResult result{};
-  constexpr unsigned version = 12000;
-  const cudaError_t status = cudaGetDriverEntryPointByVersion(name, &entry, version, cudaEnableDefault, &result);
-  cudaGetLastError();
-  const bool found = status == cudaSuccess && result == cudaDriverEntryPointSuccess;
-  return found ? reinterpret_cast<Function*>(entry) : nullptr;
-}
-
 struct KernelCalls {
   using Params = CUresult(CUgraphNode, CUDA_KERNEL_NODE_PARAMS*);
   using Attribute = CUresult(CUgraphNode, CUlaunchAttributeID, CUlaunchAttributeValue*);

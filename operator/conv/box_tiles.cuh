@@ -3,7 +3,6 @@
 // Convolutions as in tensor_tiles.cuh, on sm_90a: one thread of a block has whole boxes of terms copied by the unit for
 // that, some stages ahead and on to the next tile, while two warpgroups multiply, 64 pixels each, and finish from
 // registers. There are as many blocks as find room; each takes tile after tile.
-#include <cooperative_groups.h>
 #include <cstdint>
 
 #include <sluice/ndarray/early_start.cuh>

@@ -5,8 +5,8 @@
 
 namespace sluice::detail {
 
-/// All of it, rounded once, if the kernel takes it and there are tiles for all multiprocessors: what is_tiled(), and of
-/// channels in whole pieces of 16 bytes. False, and nothing done, otherwise. The same bits every time.
+/// All of what is_tiled() in whole pieces of 16 bytes of channels, rounded once, where the GPU has the kernel, boxes
+/// can be told of it and there are tiles enough. False, and nothing done, otherwise. The same bits every time.
 bool convolution_by_boxes(
     const Queue& queue, const ConvolutionGeometry& g, const ConvolutionData& data, const ChannelEpilogue& then);
 

@@ -4,19 +4,12 @@
 #include <sluice/engine/cuda/check.h>
 #include <sluice/operator/conv/box_tiles.cuh>
 #include <sluice/operator/conv/box_tiles.h>
+#include <sluice/operator/conv/tensor_tiles.h>
 #include <sluice/operator/library/launch.cuh>
 #include <sluice/operator/library/nvrtc.h>
 
 namespace sluice::detail {
 namespace {
-
-bool is_aligned(const void* data) {
-  return reinterpret_cast<std::uintptr_t>(data) % k_piece_bytes == 0;
-}
-
-std::int64_t parts_of(std::int64_t extent, std::int64_t each) {
-  return (extent + each - 1) / each;
-}
 
 std::int64_t tiles_of(const ConvolutionGeometry& g, std::int64_t columns) {
   return parts_of(g.images * g.out_plane(), k_box_rows) * parts_of(g.outputs, columns);
@@ -30,7 +23,6 @@ constexpr bool k_copies_boxes = false;
 #endif
 
 constexpr std::int64_t k_of_line = k_box_line / 2;  // numbers
-constexpr std::int64_t k_multiprocessors = 132;
 
 /// What boxes can be told: corners in a byte, steps of at most eight.
 bool fits_boxes(const ConvolutionGeometry& g) {

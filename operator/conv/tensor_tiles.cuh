@@ -309,8 +309,8 @@ __device__ void sum_tile(
   __syncthreads();
 }
 
-/// Begins to bring a tile's terms of steps [begin, end) that are a weight's nearer. Nothing is read of memory that the
-/// kernel may have to wait for: a line that is written later is that in the cache.
+/// Begins to bring a tile's terms of steps [begin, end) that are a weight's nearer. May come before the kernel waits
+/// for what writes them: that is the cache which all write to, and nothing is read from it.
 template <class Shape, class T>
 __device__ void fetch_weight(
     const TiledConvolution<T>& p, std::int32_t first_output, std::int32_t begin, std::int32_t end) {

@@ -1,10 +1,23 @@
 #pragma once
 
 // Convolutions of two-byte types on a GPU's tensor cores by a kernel of ours, with what follows them.
+#include <cstdint>
+
 #include <sluice/operator/conv/geometry.h>
 #include <sluice/operator/matmul/gemm.h>
 
 namespace sluice::detail {
+
+inline constexpr std::int64_t k_multiprocessors = 132;  // of the GPU on which it was measured which tiles are best
+
+/// As many parts of `each` as hold `extent`.
+constexpr std::int64_t parts_of(std::int64_t extent, std::int64_t each) noexcept {
+  return (extent + each - 1) / each;
+}
+/// Whether whole pieces of 16 bytes lie there.
+inline bool is_aligned(const void* data) noexcept {
+  return reinterpret_cast<std::uintptr_t>(data) % 16 == 0;
+}
 
 /// Whether the kernel takes it: arrays whose channels are last, in whole pieces of 16 bytes, one group.
 /// No extent is 0.

@@ -18,12 +18,7 @@ constexpr std::int64_t k_most = std::numeric_limits<std::int32_t>::max() / 2;
 constexpr std::int64_t k_of_piece = 8;  // numbers of two bytes
 
 std::int64_t pieces_of(std::int64_t channels, DType dtype = DType::float16) {
-  const std::int64_t of_piece = k_piece_bytes / static_cast<std::int64_t>(size_of(dtype));
-  return (channels + of_piece - 1) / of_piece;
-}
-
-bool is_aligned(const void* data) {
-  return reinterpret_cast<std::uintptr_t>(data) % k_piece_bytes == 0;
+  return parts_of(channels, k_piece_bytes / static_cast<std::int64_t>(size_of(dtype)));
 }
 
 /// Rows of pixels whose channels are no whole pieces, as pieces: of `of_piece` neighbouring pixels if there are
@@ -167,13 +162,12 @@ TiledConvolution<T> tiled(
 
 /// Of eight pieces of terms each.
 std::int64_t steps_of(const ConvolutionGeometry& g) {
-  return (g.kernel[0] * g.kernel[1] * pieces_of(g.inputs, g.dtype) + 7) / 8;
+  return parts_of(g.kernel[0] * g.kernel[1] * pieces_of(g.inputs, g.dtype), 8);
 }
 
 template <class Shape>
 std::int64_t tiles_of(const ConvolutionGeometry& g) {
-  const auto pieces_of = [](std::int64_t extent, std::int64_t each) { return (extent + each - 1) / each; };
-  return pieces_of(g.images * g.out_plane(), Shape::k_rows) * pieces_of(g.outputs, Shape::k_columns);
+  return parts_of(g.images * g.out_plane(), Shape::k_rows) * parts_of(g.outputs, Shape::k_columns);
 }
 
 using Large = TileShape<128, 128, 64, 32>;
@@ -183,7 +177,7 @@ using SmallShared = TileShape<64, 64, 32, 32, 6>;  // of which two find room: wh
 
 template <class Shape>
 Divider<std::int32_t> tiles_across(const ConvolutionGeometry& g) {
-  return Divider<std::int32_t>((g.outputs + Shape::k_columns - 1) / Shape::k_columns);
+  return Divider<std::int32_t>(parts_of(g.outputs, Shape::k_columns));
 }
 
 template <class T, class Shape, bool Pointwise>
@@ -195,8 +189,6 @@ void launch(const Queue& queue, const ConvolutionGeometry& g, const TiledConvolu
   kernel<<<static_cast<unsigned>(tiles_of<Shape>(g)), Shape::k_threads, room, stream>>>(p, tiles_across<Shape>(g));
   check_early_launch("convolution_fused", stream);
 }
-
-constexpr std::int64_t k_multiprocessors = 132;
 
 #ifdef __CUDACC__
 /// `partners` blocks a tile: their number divides the tile's rows.
@@ -236,7 +228,7 @@ std::int64_t partners_of(const ConvolutionGeometry& g, std::int64_t least) {
 // multiplies.
 template <class Shape>
 double time_of(const ConvolutionGeometry& g, double each) {
-  const std::int64_t turns = (tiles_of<Shape>(g) + k_multiprocessors - 1) / k_multiprocessors;
+  const std::int64_t turns = parts_of(tiles_of<Shape>(g), k_multiprocessors);
   return static_cast<double>(turns * Shape::k_rows * Shape::k_columns) * each;
 }
 

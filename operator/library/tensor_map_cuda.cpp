@@ -1,52 +1,8 @@
-#include <cuda_runtime.h>
-
+#include <sluice/engine/cuda/driver_function.h>
 #include <sluice/operator/library/tensor_map_cuda.h>
 
 namespace sluice::detail {
 namespace {
-
-using EncodeImages = CUresult(
-    CUtensorMap*,
-    CUtensorMapDataType,
-    cuuint32_t,
-    void*,
-    const cuuint64_t*,
-    const cuuint64_t*,
-    const int*,
-    const int*,
-    cuuint32_t,
-    cuuint32_t,
-    const cuuint32_t*,
-    CUtensorMapInterleave,
-    CUtensorMapSwizzle,
-    CUtensorMapL2promotion,
-    CUtensorMapFloatOOBfill);
-using EncodeLines = CUresult(
-    CUtensorMap*,
-    CUtensorMapDataType,
-    cuuint32_t,
-    void*,
-    const cuuint64_t*,
-    const cuuint64_t*,
-    const cuuint32_t*,
-    const cuuint32_t*,
-    CUtensorMapInterleave,
-    CUtensorMapSwizzle,
-    CUtensorMapL2promotion,
-    CUtensorMapFloatOOBfill);
-
-// Found when the program runs: it need not be linked with the driver.
-template <class Function>
-Function* driver_function(const char* name) {
-  constexpr unsigned version = 12000;
-  void* entry = nullptr;
-  cudaDriverEntryPointQueryResult result{};
-  const cudaError_t status = cudaGetDriverEntryPointByVersion(name, &entry, version, cudaEnableDefault, &result);
-  if (status == cudaSuccess && result == cudaDriverEntryPointSuccess)
-    return reinterpret_cast<Function*>(entry);
-  cudaGetLastError();
-  return nullptr;
-}
 
 constexpr cuuint64_t k_each = 2;  // bytes of a number
 constexpr cuuint32_t k_of_line = k_box_line / k_each;
@@ -58,7 +14,7 @@ CUtensorMapDataType type_of(DType dtype) {
 }  // namespace
 
 bool describe_images(CUtensorMap& map, const ImageMap& of, int pixels) {
-  static EncodeImages* const encode = driver_function<EncodeImages>("cuTensorMapEncodeIm2col");
+  static auto* const encode = driver_function<decltype(cuTensorMapEncodeIm2col)>("cuTensorMapEncodeIm2col");
   if (encode == nullptr)
     return false;
   const auto channels = static_cast<cuuint64_t>(of.channels), width = static_cast<cuuint64_t>(of.width);
@@ -87,7 +43,7 @@ bool describe_images(CUtensorMap& map, const ImageMap& of, int pixels) {
 }
 
 bool describe_lines(CUtensorMap& map, const LineMap& of, int outer) {
-  static EncodeLines* const encode = driver_function<EncodeLines>("cuTensorMapEncodeTiled");
+  static auto* const encode = driver_function<decltype(cuTensorMapEncodeTiled)>("cuTensorMapEncodeTiled");
   if (encode == nullptr)
     return false;
   const auto channels = static_cast<cuuint64_t>(of.channels), inner = static_cast<cuuint64_t>(of.inner);

@@ -1,4 +1,10 @@
 // Products of a few rows on a GPU, as a layer makes them of one sample: of as many terms as fill vectors or do not.
+#include <cstddef>
+
+#ifdef SLUICE_CUDA
+#include <sluice/operator/matmul/row_product.h>
+#endif
+
 #include "tests/operator/heavy_reference.h"
 #include "tests/operator/with_tf32.h"
 #include "tests/support/catch.h"
@@ -39,20 +45,68 @@ TEST_CASE("A few rows times columns of many neighbouring terms agree with float6
   }
 }
 
+// Of matmul, which takes matrices as they lie.
 TEST_CASE("A few rows of a product lie anywhere on a GPU", "[matmul][gpu]") {
   SLUICE_NEEDS_GPUS(1);
   for (const DType dtype : {float16, float32}) {
-    const NDArray all = draw({6, 1100}, 1, dtype).to(gpu()), weights = draw({7, 1100}, 2, dtype).to(gpu());
+    const NDArray all = draw({6, 1104}, 1, dtype), weights = draw({7, 1104}, 2, dtype),
+                  turned = draw({1032, 4}, 3, dtype);
+    const auto check = [&, dtype = dtype](const auto& x, const auto& w) {
+      const auto product = [&](DType type, Device device) {
+        const auto there = [&](const NDArray& array) { return array.astype(type).to(device); };
+        return matmul(x(there(all), there(turned)), w(there(weights)).transpose()).to(cpu());
+      };
+      CHECK(differences(product(dtype, gpu()), product(float64, cpu()), sum_tolerance(dtype)) == "");
+    };
     for (const std::int64_t first : {0, 1, 8}) {
-      CAPTURE(dtype, first);
-      const NDArray w = weights.slice(1, first, first + 1032);
-      CHECK(differences_of(all.slice(0, 0, 6, 2).slice(1, 8, 1040), w, {}, false) == "");
-      CHECK(
-          differences_of(all.slice(0, 1, 3).slice(1, first, first + 1032), weights.slice(1, 0, 1032), {}, true) == "");
-      CHECK(differences_of(all.slice(0, 0, 1).slice(1, 0, 1032).broadcast_to({3, 1032}), w, {}, false) == "");
+      for (const std::int64_t k : {1032, 1037}) {
+        CAPTURE(dtype, first, k);
+        const auto columns = [&](const NDArray& w) { return w.slice(1, first, first + k); };
+        const auto aligned = [&](const NDArray& w) { return w.slice(1, 0, k); };
+        check([&](const NDArray& x, const NDArray&) { return x.slice(0, 0, 6, 2).slice(1, 8, 8 + k); }, columns);
+        check([&](const NDArray& x, const NDArray&) { return columns(x.slice(0, 1, 3)); }, aligned);
+        check(
+            [&](const NDArray& x, const NDArray&) {
+              return aligned(x.slice(0, 0, 1)).broadcast_to({3, k});
+            },
+            columns);
+      }
     }
+    for (const std::int64_t m : {1, 4})
+      check(
+          [m](const NDArray&, const NDArray& x) { return x.transpose().slice(0, 0, m); },
+          [](const NDArray& w) { return w.slice(1, 0, 1032); });
   }
 }
+
+TEST_CASE("Products of a few rows of a batch each have their own on a GPU", "[matmul][gpu]") {
+  SLUICE_NEEDS_GPUS(1);
+  const NDArray x = draw({3, 2, 1032}, 1, float32), w = draw({3, 5, 1032}, 2, float32);
+  const auto product = [](const NDArray& a, const NDArray& b) { return matmul(a, b.swapaxes(-1, -2)).to(cpu()); };
+  CHECK(
+      differences(
+          product(x.to(gpu()), w.to(gpu())), product(x.astype(float64), w.astype(float64)), sum_tolerance(float32)) ==
+      "");
+}
+
+#ifdef SLUICE_CUDA
+TEST_CASE("Products of a few rows with columns of few terms, or of very many, are left to a library", "[matmul]") {
+  using namespace sluice::detail;
+  alignas(16) std::byte here[16];
+  const auto takes = [&](DType dtype, std::int64_t m, std::int64_t n, std::int64_t k) {
+    return is_row_product(
+        {.dtype = dtype, .m = m, .n = n, .k = k, .a = {here, k, 1}, .b = {here, 1, k}, .c = {here, n, 1}});
+  };
+  CHECK(takes(float32, 1, 1000, 2048));
+  CHECK(takes(float16, 4, 50304, 768));
+  CHECK(takes(float32, 1, 10, 25088));
+  CHECK_FALSE(takes(float32, 5, 1000, 2048));
+  CHECK_FALSE(takes(float32, 1, 1, 1 << 20));
+  CHECK_FALSE(takes(float16, 1, 1, 1 << 18));
+  CHECK_FALSE(takes(float32, 1, 1 << 20, 64));
+  CHECK_FALSE(takes(float16, 4, 1 << 20, 16));
+}
+#endif
 
 TEST_CASE("NaN and infinity pass a product of a few rows on a GPU, relu too", "[matmul][gpu]") {
   SLUICE_NEEDS_GPUS(1);
