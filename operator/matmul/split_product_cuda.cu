@@ -124,7 +124,11 @@ __global__ void __launch_bounds__(k_split_block) split_product_kernel(SmallProdu
       next_right.load(p.b, begin + k_stretch, p.depth);
     }
     add_stretch<add_rows>(
-        left + down * k_split_pitch, right + across * k_split_pitch, rest < k_stretch ? rest : k_stretch, sums, row_sums);
+        left + down * k_split_pitch,
+        right + across * k_split_pitch,
+        rest < k_stretch ? rest : k_stretch,
+        sums,
+        row_sums);
     __syncthreads();
   }
 
