@@ -1,5 +1,8 @@
 // Metrics that training steps add up themselves: to the last bit those of update() behind them.
+#include <algorithm>
+#include <cstdint>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <string>
 #include <vector>
@@ -161,13 +164,14 @@ TEST_CASE("metrics of plain operators cost a step on a GPU no task", "[gluon][tr
   const auto tasks_of = [](Steps& steps) {
     const EngineScope here(steps.engine);
     const auto [x, y] = Steps::batch(true, 8, 1, gpu(0));
-    for (int i = 0; i < 8; ++i)  // until graphs are recorded
+    std::uint64_t least = std::numeric_limits<std::uint64_t>::max();
+    for (int i = 0; i < 24; ++i) {  // some until graphs are recorded
+      const std::uint64_t before = steps.engine.counters().pushed;
       (void)steps.step(x, y);
-    steps.engine.wait_all();
-    const std::uint64_t before = steps.engine.counters().pushed;
-    (void)steps.step(x, y);
-    steps.engine.wait_all();
-    return steps.engine.counters().pushed - before;
+      steps.engine.wait_all();
+      least = std::min(least, steps.engine.counters().pushed - before);
+    }
+    return least;
   };
   const std::uint64_t alone = tasks_of(bare);
   CHECK(alone > 0);
