@@ -1,6 +1,12 @@
 // Convolutions of half types with what follows them by tiles on a GPU's tensor cores.
+#include <thread>
+
+#include <sluice/operator/graph/plan.h>
+#include <sluice/operator/graph/trace.h>
+
 #include "tests/operator/fused_convolutions.h"
 #include "tests/operator/heavy_reference.h"
+#include "tests/operator/random_program.h"
 #include "tests/support/catch.h"
 
 using namespace sluice;
@@ -27,6 +33,11 @@ void check_tiles(const std::vector<FusedConvolution>& cases, const std::vector<D
       CHECK(differences(again.to(cpu()), made.to(cpu())) == "");
     }
   }
+}
+
+// On a GPU as convolutions take it, whose channels are last: no copy goes before.
+NDArray draw_last(const Shape& shape, std::uint64_t seed) {
+  return draw(shape, seed, float16, gpu()).transpose({0, 3, 1, 2});
 }
 
 }  // namespace
@@ -96,11 +107,11 @@ TEST_CASE(
           {{1, 64, 64, 64}, {128, 64, 3, 3}, {.pad = {36, 36}, .dilation = {36, 36}}},
           {{1, 32, 20, 21}, {8, 32, 3, 3}, {.pad = {128, 128}, .dilation = {64, 64}}},
           {{1, 32, 20, 21}, {8, 32, 3, 3}, {.pad = {129, 128}, .dilation = {64, 64}}},
-          {{1, 32, 20, 21}, {8, 32, 2, 3}, {.pad = {128, 128}, .dilation = {255, 100}}},
-          {{1, 32, 20, 21}, {8, 32, 2, 3}, {.pad = {128, 128}, .dilation = {256, 100}}},
+          {{1, 32, 140, 21}, {8, 32, 2, 3}, {.pad = {128, 128}, .dilation = {255, 100}}},
+          {{1, 32, 140, 21}, {8, 32, 2, 3}, {.pad = {128, 128}, .dilation = {256, 100}}},
           {{1, 32, 20, 21}, {8, 32, 1, 1}, {.pad = {50, 50, 127, 128}}},
-          {{1, 32, 480, 490}, {40, 32, 1, 1}, {.stride = {8, 7}}},
-          {{1, 32, 560, 490}, {40, 32, 1, 1}, {.stride = {9, 7}}},
+          {{2, 32, 480, 490}, {40, 32, 1, 1}, {.stride = {8, 7}}},
+          {{2, 32, 560, 490}, {40, 32, 1, 1}, {.stride = {9, 7}}},
       },
       {float16});
 }
@@ -110,13 +121,69 @@ TEST_CASE("Scales off 16 bytes, and NaN and infinity, pass boxes of terms", "[co
   NDArray x = draw({1, 64, 65, 64}, 1, float16, cpu());
   x.slice(2, 3, 4).slice(3, 60, 64).assign(NAN);
   x.slice(2, 64, 65).slice(1, 5, 6).assign(INFINITY);
-  for (const std::int64_t begin : {0, 1}) {
+  for (const auto& [scale_begin, shift_begin] : {std::pair{0, 0}, {1, 0}, {0, 1}}) {
+    CAPTURE(scale_begin, shift_begin);
     const NDArray scale = draw({130}, 3, float32, cpu()), shift = draw({130}, 4, float32, cpu());
-    const auto part = [&](const NDArray& all, Device device) { return all.to(device).slice(0, begin, begin + 128); };
+    const auto then = [&](Device device) {
+      const auto part = [&](const NDArray& all, std::int64_t begin) {
+        return all.to(device).slice(0, begin, begin + 128);
+      };
+      return ConvolutionEpilogue{part(scale, scale_begin), part(shift, shift_begin)};
+    };
     const ConvolutionOptions options{.pad = {1, 1}};
-    const NDArray wanted =
-        convolution_fused(x.astype(float32), w.astype(float32), {part(scale, cpu()), part(shift, cpu())}, options);
-    const NDArray made = convolution_fused(x.to(gpu()), w.to(gpu()), {part(scale, gpu()), part(shift, gpu())}, options);
+    const NDArray wanted = convolution_fused(x.astype(float32), w.astype(float32), then(cpu()), options);
+    const NDArray made = convolution_fused(x.to(gpu()), w.to(gpu()), then(gpu()), options);
     CHECK(differences(made.to(cpu()), wanted.astype(float64), sum_tolerance(float16)) == "");
+  }
+}
+TEST_CASE("Boxes of terms are followed by all, some or nothing of what may follow", "[conv][fused][gpu][hardware]") {
+  SLUICE_NEEDS_GPUS(1);
+  NDArray x = draw({1, 64, 91, 92}, 1, float16, cpu());
+  x.slice(2, 3, 4).slice(3, 60, 64).assign(NAN);
+  const NDArray w = draw({72, 64, 1, 1}, 2, float16, cpu());
+  for (const int which : {0, 1, 2, 4, 7}) {
+    for (const char* activation : {"", "relu"}) {
+      CAPTURE(which, activation);
+      const ConvolutionOptions options{.activation = activation};
+      const auto then = [&](Device device) { return epilogue_of(which, {1, 72, 91, 92}, float16, device); };
+      ConvolutionEpilogue wide = then(cpu());
+      if (wide.residual.defined())
+        wide.residual = wide.residual.astype(float32);
+      const NDArray wanted = convolution_fused(x.astype(float32), w.astype(float32), wide, options);
+      const NDArray made = convolution_fused(x.to(gpu()), w.to(gpu()), then(gpu()), options);
+      CHECK(differences(made.to(cpu()), wanted.astype(float64), sum_tolerance(float16)) == "");
+    }
+  }
+}
+
+// The driver asks for a context, which a thread has once it has called CUDA's runtime: other kernels give other bits.
+TEST_CASE("A thread's first call to CUDA copies boxes of terms like any other", "[conv][fused][gpu][hardware]") {
+  SLUICE_NEEDS_GPUS(1);
+  const NDArray x = draw_last({1, 96, 96, 72}, 1), w = draw_last({72, 3, 3, 72}, 2);
+  const auto made = [&] { return convolution_fused(x, w, {}, {.pad = {1, 1}}); };
+  NDArray here = made(), there;
+  here = made();
+  Engine::current().wait_all();
+  std::thread([&] { there = made(); }).join();
+  CHECK((all_bytes({there}) == all_bytes({here})));
+}
+
+// The first takes long enough, and leaves the second so much room, that this one begins beside it.
+TEST_CASE("Boxes of terms and what is added to them are read when they are made", "[conv][fused][gpu][hardware]") {
+  SLUICE_NEEDS_GPUS(1);
+  const NDArray first = draw_last({64, 3, 3, 512}, 1), second = draw_last({64, 3, 3, 64}, 2);
+  const auto both = [&](const NDArray& x) {
+    const ConvolutionOptions options{.pad = {1, 1}};
+    const NDArray between = convolution_fused(x, first, {}, options);
+    return Arrays{convolution_fused(between, second, {.residual = between}, options)};
+  };
+  const NDArray xs[] = {draw_last({1, 96, 96, 512}, 3), draw_last({1, 96, 96, 512}, 4)};
+  graph::Tracer tracer;
+  const NDArray given = tracer.input({xs[0].shape(), float16, gpu()});
+  graph::Plan plan(tracer.trace([&] { return both(given); }), {.optimise = false});
+  for (int run = 0; run < 6; ++run) {
+    CAPTURE(run);
+    const NDArray& x = xs[run % 2];
+    CHECK((all_bytes(plan.run({&x, 1})) == all_bytes(both(x))));
   }
 }
