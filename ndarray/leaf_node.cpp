@@ -28,8 +28,15 @@ std::uint64_t last_deposit(const NDArray& variable) noexcept {
 }
 
 void LeafNode::deposit(NDArray gradient, bool keep_graph) {
+  const std::shared_ptr<autograd::Variable> variable = known_.lock();
+  if (variable == nullptr)
+    return;  // the array is gone: nobody can ask for its gradient
   last_deposit_ = deposits.fetch_add(1, std::memory_order_relaxed) + 1;
-  autograd::Variable& variable = *variable_;
+  put(*variable, std::move(gradient), keep_graph);
+  variable_ = autograd::on_tape(variable->grad) ? nullptr : variable;
+}
+
+void LeafNode::put(autograd::Variable& variable, NDArray gradient, bool keep_graph) {
   require<UnsupportedError>(!keep_graph || gradient.object()->buffer != nullptr, [] {
     return "backward: with create_graph an array without memory would become a variable's gradient; ask grad() for it";
   });

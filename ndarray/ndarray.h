@@ -33,7 +33,7 @@ enum class GradReq : std::uint8_t { null, write, add };
 /// How backward runs.
 struct BackwardOptions {
   bool retain_graph = false;  // keep the tape for another backward
-  bool create_graph = false;  // record the pass too; a variable's gradient keeps both, until it is another or none
+  bool create_graph = false;  // record the backward pass itself
   bool train_mode = true;
   /// Looks for NaN in each gradient, for which it waits: the first operation whose gradient has one is an AutogradError
   /// that says where it was recorded (PyTorch's anomaly mode). Not of programs that are being traced.

@@ -9,11 +9,12 @@
 
 namespace sluice::detail {
 
-/// Where the tape ends: a variable. Shares the variable's state, not the array, so that neither owns itself.
+/// Where the tape ends: a variable. Shares the variable's state, not the array, so that neither owns itself; of a
+/// gradient that is on the tape, which leads here, it only knows where the state is.
 class LeafNode final : public autograd::Node {
  public:
   LeafNode(const ArrayObject& array, std::shared_ptr<autograd::Variable> variable)
-      : Node("variable", {}), variable_(std::move(variable)) {
+      : Node("variable", {}), variable_(std::move(variable)), known_(variable_) {
     outputs.push_back({array.shape, array.dtype, array.device});
   }
   std::vector<NDArray> pull(std::span<const NDArray>) override { return {}; }
@@ -24,7 +25,10 @@ class LeafNode final : public autograd::Node {
   std::uint64_t last_deposit() const noexcept { return last_deposit_; }
 
  private:
-  std::shared_ptr<autograd::Variable> variable_;
+  void put(autograd::Variable& variable, NDArray gradient, bool keep_graph);
+
+  std::shared_ptr<autograd::Variable> variable_;  // null while its gradient is on the tape
+  std::weak_ptr<autograd::Variable> known_;
   std::uint64_t last_deposit_ = 0;
 };
 

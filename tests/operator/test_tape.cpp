@@ -155,6 +155,56 @@ TEST_CASE("the tape and what it kept are freed after backward", "[operator][invo
   CHECK(memory_stats(cpu()).allocated == before);
 }
 
+// The gradient's tape leads to the variable, whose gradient it is.
+TEST_CASE("a variable with a recorded gradient is freed, whichever way it got it", "[operator][invoke][gradient]") {
+  Engine engine;
+  const EngineScope scope(engine);
+  engine.wait_all();
+  const auto before = memory_stats(cpu()).allocated;
+  for (const GradReq req : {GradReq::write, GradReq::add}) {
+    for (const int plain : {0, 1, 2}) {  // passes behind the recorded one that are not
+      CAPTURE(static_cast<int>(req), plain);
+      {
+        NDArray x = full({1000}, 0.5);
+        x.attach_grad(req);
+        NDArray y;
+        {
+          const autograd::RecordScope record;
+          y = x * x * x;
+        }
+        y.backward({}, {.create_graph = true});
+        CHECK(autograd::on_tape(x.grad()));
+        for (int i = 0; i < plain; ++i)
+          y.backward({}, {.retain_graph = true});
+        CHECK(x.grad().to_vector<float>()[7] == Approx(req == GradReq::add ? 0.75 * (1 + plain) : 0.75));
+      }
+      engine.wait_all();
+      CHECK(memory_stats(cpu()).allocated == before);
+    }
+  }
+}
+
+TEST_CASE(
+    "a gradient that was recorded can be differentiated while its variable is there, and passes it by after",
+    "[operator][invoke][gradient]") {
+  NDArray y, first;
+  {
+    NDArray x = full({3}, 2);
+    x.attach_grad();
+    const autograd::RecordScope record;
+    y = x * x * x;
+    y.backward({}, {.create_graph = true});
+    first = x.grad();
+    first.backward({}, {.retain_graph = true});
+    CHECK(x.grad().to_vector<float>() == std::vector<float>{12, 12, 12});
+    const NDArray seen = x.grad();
+    y.backward({}, {.retain_graph = true});
+    CHECK(x.grad().to_vector<float>() == std::vector<float>{12, 12, 12});
+  }
+  CHECK_NOTHROW(first.backward({}, {.retain_graph = true}));
+  CHECK_NOTHROW(y.backward());
+}
+
 TEST_CASE("what the tape holds is not in flight, what backward lets go is", "[operator][invoke][gradient]") {
   constexpr std::uint64_t k_bytes = 256 * 256 * 4;
   Engine engine({.workers = 1, .max_bytes_in_flight = 0});
