@@ -17,8 +17,9 @@ constexpr std::int64_t k_most = std::numeric_limits<std::int32_t>::max() / 2;
 
 constexpr std::int64_t k_of_piece = 8;  // numbers of two bytes
 
-std::int64_t pieces_of(std::int64_t channels, DType dtype = DType::float16) {
-  return parts_of(channels, k_piece_bytes / static_cast<std::int64_t>(size_of(dtype)));
+/// Pieces that a pixel's channels fill.
+std::int64_t pieces_of(const ConvolutionGeometry& g) {
+  return parts_of(g.inputs, k_piece_bytes / static_cast<std::int64_t>(size_of(g.dtype)));
 }
 
 /// Rows of pixels whose channels are no whole pieces, as pieces: of `of_piece` neighbouring pixels if there are
@@ -74,7 +75,7 @@ struct Refilled {
     constexpr std::int64_t k_pair = 2;  // pixels that are a piece: for kernels that go two pixels on
     const bool pairs =
         g.inputs * k_pair <= k_of_piece && g.stride[1] == k_pair && g.dilation[1] == 1 && g.kernel[1] > 1;
-    const std::int64_t of_piece = pairs ? k_pair : 1, pieces = pairs ? 1 : pieces_of(g.inputs);
+    const std::int64_t of_piece = pairs ? k_pair : 1, pieces = pairs ? 1 : pieces_of(g);
     as.inputs = pieces * k_of_piece;
     std::int64_t above = 0, before = 0;
     if (pairs) {
@@ -130,7 +131,7 @@ void make_pieces(const Queue& queue, const ConvolutionData& from, T* x, T* weigh
 template <class T>
 TiledConvolution<T> tiled(
     const ConvolutionGeometry& g, const ConvolutionData& data, const ChannelEpilogue& then, std::int32_t row_end) {
-  const std::int64_t pieces = pieces_of(g.inputs, g.dtype);
+  const std::int64_t pieces = pieces_of(g);
   TiledConvolution<T> p{
       .x = static_cast<const T*>(data.x),
       .weight = static_cast<const T*>(data.weight),
@@ -162,7 +163,7 @@ TiledConvolution<T> tiled(
 
 /// Of eight pieces of terms each.
 std::int64_t steps_of(const ConvolutionGeometry& g) {
-  return parts_of(g.kernel[0] * g.kernel[1] * pieces_of(g.inputs, g.dtype), 8);
+  return parts_of(g.kernel[0] * g.kernel[1] * pieces_of(g), 8);
 }
 
 template <class Shape>
@@ -278,7 +279,7 @@ bool is_tiled(
     return false;
   if (!is_aligned(data.x) || !is_aligned(data.weight) || !is_aligned(data.y) || !is_aligned(then.residual))
     return false;
-  const std::int64_t pieces = pieces_of(g.inputs), places = g.kernel[0] * g.kernel[1];
+  const std::int64_t pieces = pieces_of(g), places = g.kernel[0] * g.kernel[1];
   const std::int64_t padded = (g.in[0] + g.pad[0] + g.pad_end[0]) * (g.in[1] + g.pad[1] + g.pad_end[1]);
   return g.images * g.out_plane() < k_most && g.images * padded * pieces < k_most / 2 && places * pieces < k_most &&
          (g.outputs + Large::k_columns) * places * pieces < k_most / 2 && g.kernel[0] * g.dilation[0] < k_most &&
@@ -288,10 +289,11 @@ bool is_tiled(
 void convolution_by_tiles(
     const Queue& queue, const ConvolutionGeometry& g, const ConvolutionData& data, const ChannelEpilogue& then) {
   const auto run = [&]<class T>(T) {
-    if (g.inputs % k_of_piece == 0 && convolution_by_boxes(queue, g, data, then))
+    if (g.inputs % k_of_piece == 0) {
+      if (!convolution_by_boxes(queue, g, data, then))
+        by_kind<T>(queue, g, data, then);
       return;
-    if (g.inputs % k_of_piece == 0)
-      return by_kind<T>(queue, g, data, then);
+    }
     const Refilled filled(g);
     const std::int64_t total = filled.x.total + filled.weight.total;
     const Workspace room(queue, static_cast<std::size_t>(total * k_piece_bytes));

@@ -122,24 +122,6 @@ TEST_CASE("NaN and infinity pass a product of a few rows on a GPU, relu too", "[
     CHECK(std::isnan(got[at]));
 }
 
-TEST_CASE("Gradients of a product of a few rows add to what there is on a GPU", "[matmul][gpu]") {
-  SLUICE_NEEDS_GPUS(1);
-  const NDArray w = draw({3, 1032}, 2, float32), head = draw({2, 1032}, 3, float32);
-  NDArray x[2] = {draw({2, 3}, 1, float32), draw({2, 3}, 1, float32).to(gpu())};
-  for (NDArray& each : x) {
-    each.attach_grad(GradReq::add);
-    for (int twice = 0; twice < 2; ++twice) {
-      NDArray y;
-      {
-        const autograd::RecordScope record;
-        y = matmul(each, w.to(each.device()));
-      }
-      y.backward(head.to(each.device()));
-    }
-  }
-  CHECK(differences(x[1].grad().to(cpu()), x[0].grad().astype(float64), sum_tolerance(float32)) == "");
-}
-
 // More columns than all warps of a launch have at once.
 TEST_CASE("A row of a product goes through many columns on a GPU", "[matmul][gpu][hardware]") {
   SLUICE_NEEDS_GPUS(1);
