@@ -18,7 +18,7 @@ struct Layer {
 };
 
 // Results and the weight's gradient.
-std::vector<NDArray> results(const Layer& layer, const NDArray& x, const NDArray& w, DType dtype, Device device) {
+Arrays results(const Layer& layer, const NDArray& x, const NDArray& w, DType dtype, Device device) {
   NDArray there = x.astype(dtype).to(device), weight = w.astype(dtype).to(device);
   weight.attach_grad();
   NDArray y;
@@ -34,10 +34,10 @@ std::vector<NDArray> results(const Layer& layer, const NDArray& x, const NDArray
 void check_layers(const std::vector<Layer>& layers) {
   for (const Layer& layer : layers) {
     const NDArray x = draw(layer.x, 1, bfloat16, cpu()), w = draw(layer.weight, 2, bfloat16, cpu());
-    const std::vector<NDArray> wanted = results(layer, x, w, float64, cpu());
+    const Arrays wanted = results(layer, x, w, float64, cpu());
     for (const DType dtype : {float16, bfloat16}) {
       CAPTURE(to_string(layer.x), to_string(layer.weight), name_of(dtype));
-      const std::vector<NDArray> made = results(layer, x, w, dtype, gpu());
+      const Arrays made = results(layer, x, w, dtype, gpu());
       CHECK(differences(made[0], wanted[0], sum_tolerance(dtype)) == "");
       const double rounding = dtype == float16 ? 0x1p-11 : 0x1p-8, largest = max(abs(wanted[1])).item<double>();
       CHECK(differences(made[1], wanted[1], {rounding, 2e-6 * largest + 1e-6}) == "");
