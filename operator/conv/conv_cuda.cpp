@@ -5,6 +5,7 @@
 
 #include <sluice/engine/cuda/check.h>
 #include <sluice/operator/conv/conv.h>
+#include <sluice/operator/conv/first_layer.h>
 #include <sluice/operator/conv/fused.h>
 #include <sluice/operator/conv/plan_cuda.h>
 #include <sluice/operator/conv/shallow.h>
@@ -64,6 +65,9 @@ void run_pass(
     const ConvolutionData& d) {
   if (ran_empty(queue, pass, g, d))
     return;
+  if (is_first_layer(queue, pass, g, order, d.y))
+    return pass == ConvolutionPass::forward ? first_layer_forward_gpu(queue, g, d, {})
+                                            : first_layer_weights_gpu(queue, g, d);
   cudnn_library().require("convolution");
   run(queue, problem_of(pass, g, order, d), d);
 }

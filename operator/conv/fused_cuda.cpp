@@ -1,3 +1,4 @@
+#include <sluice/operator/conv/first_layer.h>
 #include <sluice/operator/conv/fused.h>
 #include <sluice/operator/conv/shallow.h>
 #include <sluice/operator/conv/tensor_tiles.h>
@@ -17,6 +18,10 @@ void convolution_fused_gpu(const KernelCall& call) {
   // First layers fill no tensor cores: our own kernel there is quicker with a pass behind it than a library's.
   if (is_shallow(g, ConvolutionPass::forward))
     shallow_forward_gpu(call.queue, g, order, fused.data, false);
+  else if (
+      !none && fused.then.residual == nullptr &&
+      is_first_layer(call.queue, ConvolutionPass::forward, g, order, fused.data.y))
+    return first_layer_forward_gpu(call.queue, g, fused.data, fused.then);
   else if (!none && is_tiled(call.queue, g, order, fused.data, fused.then))
     return convolution_by_tiles(call.queue, g, fused.data, fused.then);
   else if (!none && convolution_fused_by_plan(call.queue, g, order, fused.data, fused.then))

@@ -98,6 +98,19 @@ __device__ inline void load_matrices(std::uint32_t (&to)[4], const void* row) {
 #endif
 }
 
+#if SLUICE_TENSOR_CORES && __CUDA_ARCH__ >= 900
+/// The other way: what a lane has of four matrices goes to the rows in shared memory that lanes name so.
+__device__ inline void store_matrices(void* row, const std::uint32_t (&from)[4]) {
+  const auto at = static_cast<unsigned>(__cvta_generic_to_shared(row));
+  asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(at),
+               "r"(from[0]),
+               "r"(from[1]),
+               "r"(from[2]),
+               "r"(from[3])
+               : "memory");
+}
+#endif
+
 /// sums += a b of 16 x 16 times 16 x 8 numbers of a two-byte type T, added up in float: `a` as load_matrices() gives
 /// rows 0 to 7 and 8 to 15 of its first eight columns, then of the others; `b` likewise of its columns, which lie as
 /// rows. Of the result a lane has columns 2 (lane % 4) and the next one of row lane / 4, then of the row 8 below. Of

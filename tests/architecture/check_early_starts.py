@@ -11,6 +11,8 @@ LATER = {
     "operator/update/update_cuda.cu": "update_kernel",
     "operator/conv/tensor_tiles.cuh": "convolve_tiles_kernel",
     "operator/conv/box_tiles.cuh": "convolve_boxes_kernel",
+    "operator/conv/first_layer_cuda.cu": "first_forward_kernel",
+    "operator/conv/first_layer_weights_cuda.cu": "first_weights_kernel",
     "operator/matmul/row_product_cuda.cu": "row_product_kernel",
 }
 NOTES = re.compile(r"\b(?:check|note)_early_launch\s*\(")
