@@ -2,12 +2,15 @@
 #include <utility>
 
 #include <sluice/ndarray/autograd.h>
+#include <sluice/ndarray/create.h>
 #include <sluice/ndarray/detail/located.h>
 #include <sluice/operator/control/detail/loop.h>
 #include <sluice/operator/control/detail/turns.h>
 #include <sluice/operator/detail/offer.h>
 #include <sluice/operator/detail/operator_node.h>
+#include <sluice/operator/elementwise/elementwise.h>
 #include <sluice/operator/invoke.h>
+#include <sluice/operator/reduce/reduce.h>
 
 namespace sluice {
 
@@ -40,6 +43,20 @@ std::vector<ArraySpec> specs_of_entries(const Arrays& data) {
   return specs;
 }
 
+// What no turn gave: on the tape where data and states are, as what turns give is.
+NDArray of_no_turn(ArraySpec spec, const Arrays& data, const Arrays& states, SourceLocation site) {
+  spec.shape.insert(0, 0);
+  NDArray none = zeros(spec.shape, {.dtype = spec.dtype, .device = spec.device}, site);
+  for (const Arrays* from : {&data, &states}) {
+    for (const NDArray& x : *from) {
+      if (is_floating(spec.dtype) && is_floating(x.dtype()))
+        none = add(
+            none, sum(x.reshape({-1}, site).slice(0, 0, 0, 1, site), {0}, false, site).astype(spec.dtype, site), site);
+    }
+  }
+  return none;
+}
+
 // Turn by turn; calls that are taken come to the sink one after the other.
 LoopResult unrolled(const ForeachBody& body, const Arrays& data, const Arrays& states, SourceLocation site) {
   const std::int64_t length = data[0].shape()[0];
@@ -53,8 +70,12 @@ LoopResult unrolled(const ForeachBody& body, const Arrays& data, const Arrays& s
       here.push_back(array[static_cast<std::size_t>(turn)]);
     turns.add(body(here, turns.states()));
   }
-  if (length == 0)
-    turns.none_taken(control::specs_of_outputs(body, specs_of_entries(data), states, k_name));
+  if (length == 0) {
+    LoopResult result{{}, turns.states()};
+    for (const ArraySpec& spec : control::specs_of_outputs(body, specs_of_entries(data), states, k_name))
+      result.outputs.push_back(of_no_turn(spec, data, states, site));
+    return result;
+  }
   return {turns.stacked(length, site), turns.states()};
 }
 

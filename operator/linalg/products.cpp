@@ -144,8 +144,14 @@ Arrays dot_of_rows(std::span<const NDArray> inputs, const Attributes&, SourceLoc
   return {sum_over("vdot", inputs[0].reshape({-1}, site), inputs[1].reshape({-1}, site), {{0}, {0}}, site)};
 }
 
+// Truths are multiplied as numbers.
+DType multiplied(DType dtype) {
+  return dtype == DType::bool_ ? DType::int64 : dtype;
+}
+
 Specs infer_outer(const Operator&, std::span<const ArraySpec> inputs, const Attributes&) {
-  return {{{inputs[0].shape.size(), inputs[1].shape.size()}, inputs[0].dtype, inputs[0].device}};
+  const Shape shape{inputs[0].shape.size(), inputs[1].shape.size()};
+  return {{shape, multiplied(inputs[0].dtype), inputs[0].device}};
 }
 
 Arrays outer_of_rows(std::span<const NDArray> inputs, const Attributes&, SourceLocation site) {
@@ -171,6 +177,7 @@ Specs infer_kron(const Operator& op, std::span<const ArraySpec> inputs, const At
   for (int axis = 0; axis < ndim; ++axis)
     spec.shape[axis] *= b[axis];
   spec.shape.size();  // says that it fits
+  spec.dtype = multiplied(spec.dtype);
   return {spec};
 }
 

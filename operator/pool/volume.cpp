@@ -1,4 +1,5 @@
 #include <sluice/operator/detail/beside_batch.h>
+#include <sluice/operator/detail/nothing.h>
 #include <sluice/operator/detail/operator_node.h>
 #include <sluice/operator/detail/volume.h>
 #include <sluice/operator/invoke.h>
@@ -74,6 +75,8 @@ Arrays pool(std::span<const NDArray> inputs, const Attributes& attributes, Sourc
   const Shape& y = specs[0].shape;
   const TwoPools how = two_pools(op.name, attributes.as<Pool3DAttributes>());
   const Shape x = detail::extents_beside_batch(inputs[0]);
+  if (x[1] == 0)  // without channels depths and planes do not come apart
+    return {detail::zeros_from(inputs, {}, y, site)};
   const DType own = inputs[0].dtype();
   const bool rounds = &of_images == &detail::avg_pool2d_op && size_of(own) == 2;  // means of means
   const NDArray wide = rounds ? inputs[0].astype(float32, site) : inputs[0];

@@ -29,6 +29,14 @@ inline NDArray numbers(const std::vector<std::int64_t>& values, const Shape& sha
   return array(values, shape).to(beside.device());
 }
 
+/// The values over and over, as many as there are in `shape`.
+inline NDArray cycled(const std::vector<std::int64_t>& values, const Shape& shape, const NDArray& beside) {
+  std::vector<std::int64_t> all(static_cast<std::size_t>(shape.size()));
+  for (std::size_t i = 0; i < all.size(); ++i)
+    all[i] = values[i % values.size()];
+  return numbers(all, shape, beside);
+}
+
 using Cases = std::vector<DifferentiableCase>;
 
 }  // namespace detail

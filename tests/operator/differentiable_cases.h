@@ -43,9 +43,9 @@ inline void add_elementwise_cases(Cases& cases) {
     add(" scalar", {{3, 4}}, [&row](const auto& v) { return row(v[0], 0.5 * (row.low + 2 * row.high)); });
     add(" of scalar", {{3, 4}}, [&row](const auto& v) { return row(0.5 * (row.low + 2 * row.high), v[0]); });
   }
-  const auto chosen = [](const NDArray& x) { return numbers({1, 0, 0, 1}, {4}, x).astype(bool_); };
+  const auto chosen = [](const NDArray& x) { return cycled({1, 0, 0, 1}, {x.shape().back()}, x).astype(bool_); };
   cases.push_back({"where", {{3, 4}, {3, 4}}, [=](const auto& v) { return where(chosen(v[0]), v[0], v[1]); }});
-  cases.push_back({"where broadcast", {{3, 1}, {4}}, [=](const auto& v) { return where(chosen(v[0]), v[0], v[1]); }});
+  cases.push_back({"where broadcast", {{3, 1}, {4}}, [=](const auto& v) { return where(chosen(v[1]), v[0], v[1]); }});
   cases.push_back({"where scalar", {{3, 4}}, [=](const auto& v) { return where(chosen(v[0]), v[0], 2); }});
   cases.push_back({"where of scalar", {{3, 4}}, [=](const auto& v) { return where(chosen(v[0]), 2, v[0]); }});
   cases.push_back({"clip", {{3, 4}}, [](const auto& v) { return clip(v[0], -0.5, 0.25); }});
@@ -88,7 +88,7 @@ inline void add_rows_and_places(Cases& cases) {
     cases.push_back({"concat", {{2, 3, 4}, {2, 3, 4}}, [=](const auto& v) { return concat({v[0], v[1]}, axis); }});
   }
   for (const int axis : {0, 1}) {
-    const auto labels = [](const NDArray& x) { return numbers({1, 0, 2}, {3}, x); };
+    const auto labels = [=](const NDArray& x) { return cycled({1, 0, 2}, {x.shape()[1 - axis]}, x); };
     cases.push_back(
         {"cross entropy", {{3, 3}}, [=](const auto& v) { return softmax_cross_entropy(v[0], labels(v[0]), axis); }});
     cases.push_back(
@@ -134,16 +134,18 @@ inline void add_scans_and_orders(Cases& cases) {
     return invoke(op, inputs, parse_attributes(op, attributes), SourceLocation::current())[0];
   };
   add("take_places", [=](const NDArray& x) {
-    const NDArray places = numbers({1, 0, 2, 2, 1, 0, 0, 1}, {2, 1, 4}, x);
+    const NDArray places = cycled({1, 0, 2, 2, 1, 0, 0, 1}, {x.shape()[0], 1, x.shape()[2]}, x);
     return by_name("take_places", {x, places}, "axis=1");
   });
   add("take_places in runs", [=](const NDArray& x) {
-    const NDArray places = numbers({1, 1, 0, 0}, {4}, x).broadcast_to({2, 3, 4});
+    const NDArray places = cycled({1, 1, 0, 0}, {x.shape()[2]}, x).broadcast_to(x.shape());
     return by_name("take_places", {x, places}, "axis=2, runs=true");
   });
   cases.push_back({"put_places", {{2, 2, 4}}, [=](const auto& v) {
-                     const NDArray places = numbers({1, 0, 2, 2, 0, 1, 0, 1, 2, 1, 1, 0, 0, 2, 2, 2}, {2, 2, 4}, v[0]);
-                     return by_name("put_places", {places, v[0], zeros({2, 3, 4}).to(v[0].device())}, "axis=1");
+                     const std::int64_t rows = v[0].shape()[0];
+                     const std::vector<std::int64_t> two{1, 0, 2, 2, 0, 1, 0, 1, 2, 1, 1, 0, 0, 2, 2, 2};
+                     const NDArray places = cycled(two, {rows, 2, 4}, v[0]), to = zeros({rows, 3, 4});
+                     return by_name("put_places", {places, v[0], to.to(v[0].device())}, "axis=1");
                    }});
   add("true_entries", [=](const NDArray& x) {
     const NDArray truths = numbers({1, 0, 2, 0, 0, 1}, {6}, x) != 0;

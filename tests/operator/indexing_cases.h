@@ -2,6 +2,7 @@
 
 // Cases of indexing by numbers, subscripts and lengths, for differentiable_cases.h and plain_cases.h.
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <sluice/operator/gather/indexing.h>
@@ -33,7 +34,9 @@ inline void add_index_arrays(Cases& cases) {
   }
   for (const int axis : {0, 1, 2}) {
     const auto places = [=](const NDArray& x) {
-      return numbers({1, 0, 1, 1, -1, 0, 0, 0}, {2, 2, 2}, x).swapaxes(0, axis);
+      Shape shape = x.shape();
+      std::swap(shape[0], shape[axis]);
+      return cycled({1, 0, 1, 1, -1, 0, 0, 0}, shape, x).swapaxes(0, axis);
     };
     cases.push_back(
         {"take_along_axis", {{2, 2, 2}}, [=](const auto& v) { return take_along_axis(v[0], places(v[0]), axis); }});
@@ -99,7 +102,7 @@ inline void add_mixed_subscripts(Cases& cases) {
 
 inline void add_sequences(Cases& cases) {
   for (const int axis : {0, 1}) {
-    const auto lengths = [](const NDArray& x) { return numbers({1, 3, 2}, {3}, x); };
+    const auto lengths = [=](const NDArray& x) { return cycled({1, 3, 2}, {x.shape()[1 - axis]}, x); };
     const auto add = [&](const char* name, const auto& f) {
       cases.push_back({name, {{3, 3, 2}}, [=](const auto& v) { return f(v[0], lengths(v[0])); }});
     };

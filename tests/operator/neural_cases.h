@@ -142,7 +142,7 @@ inline void add_recurrences(Cases& cases) {
       shapes.push_back(shapes.back());
     const auto f = [how, has_lengths](const auto& in) {
       const Arrays before(in.begin() + 2, in.end());
-      const NDArray lengths = numbers({3, 1}, {2}, in[0]);
+      const NDArray lengths = cycled({3, 1}, {in[0].shape()[1]}, in[0]);
       const Arrays made = has_lengths ? rnn(in[0], in[1], before, lengths, how) : rnn(in[0], in[1], before, how);
       NDArray ends = made[1];
       for (std::size_t i = 2; i < made.size(); ++i)
@@ -161,7 +161,7 @@ inline void add_alignments(Cases& cases) {
   const auto add = [&](const Shape& x, std::vector<std::int64_t> labels, const Shape& shape, bool last) {
     cases.push_back({"ctc_loss", {x}, [=](const auto& v) {
                        const CtcLossOptions how{.blank = last ? BlankLabel::last : BlankLabel::first};
-                       return ctc_loss(v[0], numbers(labels, shape, v[0]), how);
+                       return ctc_loss(v[0], cycled(labels, {v[0].shape()[1], shape[1]}, v[0]), how);
                      }});
   };
   add({5, 2, 4}, {1, 3, 2, 2}, {2, 2}, false);

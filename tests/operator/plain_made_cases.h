@@ -208,7 +208,7 @@ inline PlainCase sequences_of_lengths(bool goes_back) {
   const auto run = [=](const Arrays& in, DType) {
     const SourceLocation site = SourceLocation::current();
     const Operator &forward = *find_operator("rnn_lengths"), &of = *find_operator("rnn_lengths_backward");
-    const NDArray lengths = array<std::int32_t>({2, 0, 3}).to(in[0].device());
+    const NDArray lengths = cycled({2, 0, 3}, {in[0].shape()[1]}, in[0]).astype(int32);
     const Attributes how = parse_attributes(
         forward, message("mode=\"gru\", state_size=2, bidirectional=true, keep=", goes_back ? "true" : "false"));
     const Arrays made = invoke(forward, std::vector<NDArray>{in[0], in[1], lengths, in[2]}, how, site);

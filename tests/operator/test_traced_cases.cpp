@@ -1,0 +1,129 @@
+// Every operator by hand and as a plan: the passes, shared memory, calls that became one and reductions that took their
+// terms in change no bit of a result, of a gradient or of a gradient's gradient. Before and behind each case stand
+// calls that a pass may join with it.
+#include <cstring>
+#include <functional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include <sluice/operator/graph/plan.h>
+#include <sluice/operator/graph/trace.h>
+
+#include "tests/operator/case_step.h"
+#include "tests/operator/elementwise_rows.h"
+#include "tests/operator/every_case.h"
+#include "tests/operator/random_program.h"
+#include "tests/support/bytes.h"
+#include "tests/support/catch.h"
+
+using namespace sluice;
+using namespace sluice::test;
+
+namespace {
+
+using Program = std::function<Arrays(const std::vector<NDArray>&)>;
+
+// Cases whose programs ask for values, so that they are no graphs.
+struct Untraced {
+  const char* name;
+  const char* says;
+};
+const std::vector<Untraced> k_untraced = {};
+
+std::set<std::string>& left_out() {
+  static std::set<std::string> names;
+  return names;
+}
+
+// The same numbers, of calls that a pass may join with what reads them.
+NDArray just_made(const NDArray& x) {
+  return x.dtype() == bool_ ? logical_not(logical_not(x)) : -(-x);
+}
+
+// Beside results what a pass may join with what gives them.
+Arrays with_readers(Arrays made) {
+  const std::size_t count = made.size();
+  for (std::size_t i = 0; i < count; ++i)
+    made.push_back(made[i].dtype() == bool_ ? logical_not(made[i]) : abs(made[i]) * 3);
+  return made;
+}
+
+// Empty if a plan of it gives, in two runs, what it gives by hand; where it does not run, `ran` stays as it is.
+std::string plan_differences(
+    const std::string& name, const Program& program, const std::vector<NDArray>& inputs, int& ran) {
+  const auto seeded = [](const auto& run) {
+    random::seed(7);
+    return all_bytes(run(), true);
+  };
+  std::vector<std::string> want;
+  try {
+    want = seeded([&] { return program(inputs); });
+  } catch (const Error&) {  // not of this type
+    return {};
+  }
+  try {
+    graph::Tracer tracer;
+    std::vector<NDArray> abstract;
+    for (const NDArray& input : inputs)
+      abstract.push_back(tracer.input({input.shape(), input.dtype(), input.device()}));
+    const graph::Graph traced = tracer.trace([&] { return program(abstract); });
+    graph::Plan plan(traced, {.reductions = graph::TakenReductions::all});
+    ++ran;
+    for (int run = 0; run < 2; ++run) {
+      const std::vector<std::string> got = seeded([&] { return plan.run(inputs); });
+      if (got.size() != want.size())
+        return message(got.size(), " results, expected ", want.size());
+      for (std::size_t i = 0; i < want.size(); ++i) {
+        if (got[i] != want[i])
+          return message("run ", run, ", result ", i, ": ", first_difference(got[i], want[i]));
+      }
+    }
+  } catch (const Error& error) {
+    for (const Untraced& entry : k_untraced) {
+      if (name.starts_with(entry.name) && std::strstr(error.what(), entry.says) != nullptr) {
+        left_out().insert(entry.name);
+        return {};
+      }
+    }
+    return error.what();
+  }
+  return {};
+}
+
+}  // namespace
+
+TEST_CASE(
+    "Every operator and its gradients give in a plan what they give by hand, to the last bit", "[graph][traced]") {
+  int ran = 0;
+  for (const DifferentiableCase& c : every_differentiable_case()) {
+    const Program program = [&c](const std::vector<NDArray>& in) {
+      std::vector<NDArray> given;
+      for (const NDArray& x : in)
+        given.push_back(just_made(x));
+      return with_readers(results_of(c, given));
+    };
+    for (const DType dtype : {float32, float64, bfloat16}) {
+      CAPTURE(c.name, c.shapes, dtype);
+      CHECK(plan_differences(c.name, program, inputs_of(c, dtype), ran) == "");
+    }
+  }
+  CHECK(ran > 1000);
+}
+
+TEST_CASE("Every operator without a gradient gives in a plan what it gives by hand", "[graph][traced]") {
+  int ran = 0;
+  for (const PlainCase& c : every_plain_case()) {
+    for (const DType dtype : k_every_dtype) {
+      const Program program = [&](const std::vector<NDArray>& in) {
+        Arrays given;
+        for (const NDArray& x : in)
+          given.push_back(just_made(x));
+        return with_readers(c.f(given, dtype));
+      };
+      CAPTURE(c.op, dtype);
+      CHECK(plan_differences(c.op, program, inputs_of(c, dtype), ran) == "");
+    }
+  }
+  CHECK(ran > 1000);
+}
