@@ -68,6 +68,8 @@ def deconvolution(call):
 @onnx_operator("MaxPool", "AveragePool", "LpPool")
 def pool(call):
     x = call.inputs[0]
+    if "float" not in x.dtype:
+        raise NoCounterpart(f"pools of {x.dtype}")
     kernel = list(call.attribute("kernel_shape"))
     strides, dilations, pads = window(call, x, kernel)
     if any(dilation != 1 for dilation in dilations):

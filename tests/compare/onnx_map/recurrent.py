@@ -55,11 +55,11 @@ def recurrence(call):
         states = [s.transpose(0, 1) if s.shape[0] == batch and s.shape[0] != directions else s for s in states]
     arrays = [x, call.array(torch.cat(parts)), *(call.array(state) for state in states)]
     made = call.run("rnn", arrays, mode=mode, state_size=units, bidirectional=directions == 2)
-    y = made[0]
+    y, ends = made[0], made[1 : 1 + len(states)]
     if direction == "reverse":
         y = call.run("flip", [y], axis=0)[0]
     y = call.run("transpose", [shaped(call, y, (*y.shape[:2], directions, units))], shape=(0, 2, 1, 3))[0]
     if batch_first:
         y = call.run("transpose", [y], shape=(2, 0, 1, 3))[0]
-        made[1:] = [call.run("transpose", [state], shape=(1, 0, 2))[0] for state in made[1:3]]
-    return [y, *made[1:3]][: 3 if kind == "LSTM" else 2]
+        ends = [call.run("transpose", [state], shape=(1, 0, 2))[0] for state in ends]
+    return [y, *ends]
