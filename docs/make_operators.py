@@ -22,6 +22,13 @@ Every operator of the registry (`sluice::operators()`), by family, with its name
   where it says other.
 - int16, uint16, uint32 and uint64, which the lists leave out, go wherever integers do: numbers are reckoned with in int64 and
   wrap around in the type that comes out; `gcd`, `lcm` refuse uint64. Sums of uint64 are uint64, of other integers int64.
+- By name some are found by NumPy's other names too: `absolute` (`abs`), `amax` (`max`), `amin` (`min`), `concatenate` (`concat`),
+  `deg2rad` (`radians`), `fix` (`trunc`), `invert` (`bitwise_not`), `rad2deg` (`degrees`), `remainder` (`mod`), `rint` (`round`),
+  `std` (`standard_deviation`), `true_divide` (`divide`), `var` (`variance`).
+- What gives as many entries as values say has no inference and is a function alone: `nonzero`, `argwhere`, `flatnonzero`,
+  `boolean_mask`, `unique`, `unique_all`. So are short forms of the operators here: `ravel`, `atleast_1d` to `atleast_3d`,
+  `broadcast_arrays`, `fliplr`, `flipud`, `hstack`, `vstack`, `dstack`, `column_stack`, `array_split`, `ediff1d`, `vander`,
+  `zeros_like` and its kin, `random::shuffle`.
 - *Gradient*: of its own, by its parts for what is made of other operators and for views, or none.
 """
 INTERNAL = "The library's own"

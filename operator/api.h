@@ -45,6 +45,7 @@
 #include <sluice/operator/order/count.h>
 #include <sluice/operator/order/lookup.h>
 #include <sluice/operator/order/order.h>
+#include <sluice/operator/order/quantile.h>
 #include <sluice/operator/order/select.h>
 #include <sluice/operator/pool/composed.h>
 #include <sluice/operator/pool/pool.h>

@@ -26,7 +26,10 @@ constexpr std::string_view k_float32 =
     "exp exp2 expm1 log log10 log1p log2 logaddexp logaddexp2 logit log_sigmoid softplus power float_power xlogy "
     "xlog1py square reciprocal rsqrt rcbrt cosh sinh tan arccos arccosh arcsin arcsinh arctanh erfinv gamma gammaln "
     "digamma polygamma sum mean prod variance standard_deviation norm l1_norm l2_norm max_norm nansum nanmean nanprod "
-    "logsumexp cumsum cumprod linear_recurrence vdot trace lp_pool1d lp_pool2d softmax log_softmax masked_softmax "
+    "nanvar nanstd "
+    "nancumsum nancumprod "
+    "logsumexp cumsum cumprod linear_recurrence vdot trace lp_pool1d lp_pool2d lp_pool3d softmax log_softmax "
+    "masked_softmax "
     "masked_log_softmax softmax_cross_entropy softmax_cross_entropy_both negative_log_likelihood ctc_loss smooth_l1 "
     "layer_norm group_norm instance_norm rms_norm l2_normalization local_response_norm deformable_convolution "
     "cosine_similarity cov corrcoef softmin "
@@ -35,7 +38,7 @@ constexpr std::string_view k_float32 =
 constexpr std::string_view k_widest =
     "add subtract multiply divide mod fmod floor_divide maximum minimum fmax fmin hypot arctan2 copysign heaviside "
     "addcmul lerp kron outer equal not_equal less less_equal greater greater_equal isclose concat searchsorted "
-    "box_iou roi_align grid_sample interp isin stack trapezoid";
+    "box_iou roi_align grid_sample interp isin stack trapezoid nextafter divmod digitize";
 
 // What keeps its type, has an own rule for mixed types (batch norm: float32 statistics of a half x), writes what it is
 // given, or is made by passes.
@@ -64,7 +67,10 @@ constexpr std::string_view k_neutral =
     "softshrink softsign sort sort_with_indices space_to_depth split split_heads sqrt squeeze take take_along_axis "
     "take_places "
     "tanh tap_places threshold tile to topk topk_mask transpose true_entries true_places trunc undiagonal unfold_rows "
-    "unslice unslice_axes upsampling where while_loop words";
+    "unslice unslice_axes upsampling where while_loop words "
+    "adaptive_avg_pool1d adaptive_avg_pool3d adaptive_max_pool1d adaptive_max_pool3d diag eye frexp linspace median "
+    "meshgrid modf moveaxis nanargmax nanargmin nanmedian nanpercentile nanquantile percentile positive random_choice "
+    "random_permutation rot90 sample_multinomial tril triu";
 
 template <class Each>
 constexpr void for_each_name(std::string_view names, const Each& each) {

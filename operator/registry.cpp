@@ -26,6 +26,34 @@ constexpr detail::OperatorList (*k_families[])() noexcept = {
     detail::block_operators,       detail::lookup_operators,  detail::statistics_operators,
 };
 
+/// What NumPy calls operators that have another name here.
+struct OtherName {
+  std::string_view name, op;
+};
+constexpr OtherName k_other_names[] = {
+    {"absolute", "abs"},
+    {"amax", "max"},
+    {"amin", "min"},
+    {"concatenate", "concat"},
+    {"deg2rad", "radians"},
+    {"fix", "trunc"},
+    {"invert", "bitwise_not"},
+    {"rad2deg", "degrees"},
+    {"remainder", "mod"},
+    {"rint", "round"},
+    {"std", "standard_deviation"},
+    {"true_divide", "divide"},
+    {"var", "variance"},
+};
+
+std::string_view own_name(std::string_view name) {
+  for (const OtherName& other : k_other_names) {
+    if (other.name == name)
+      return other.op;
+  }
+  return name;
+}
+
 bool comes_before(const Operator* op, std::string_view name) {
   return op->name < name;
 }
@@ -59,7 +87,8 @@ std::vector<const Operator*> operators() {
   return registry().now().by_name;
 }
 
-const Operator* find_operator(std::string_view name) {
+const Operator* find_operator(std::string_view given) {
+  const std::string_view name = own_name(given);
   const std::vector<const Operator*>& all = registry().now().by_name;
   const auto at = std::lower_bound(all.begin(), all.end(), name, comes_before);
   return at == all.end() || (*at)->name != name ? nullptr : *at;
@@ -109,7 +138,7 @@ void register_operator(std::shared_ptr<const Operator> op) {
   registry().add([&](Registry& all) {
     const std::string_view name = op->name;
     const auto at = std::lower_bound(all.by_name.begin(), all.by_name.end(), name, comes_before);
-    require(at == all.by_name.end() || (*at)->name != name, [&] {
+    require((at == all.by_name.end() || (*at)->name != name) && own_name(name) == name, [&] {
       return message("register_operator: there is an operator ", name, " already");
     });
     all.by_name.insert(at, op.get());

@@ -26,6 +26,11 @@ const Size2D& checked_size(const char* layer, const Size2D& size) {
   return size;
 }
 
+std::int64_t checked_size(const char* layer, std::int64_t size) {
+  require(size >= 1, [&] { return message(layer, ": output_size ", size, " must be >= 1"); });
+  return size;
+}
+
 }  // namespace
 
 MaxPool1D::MaxPool1D(std::int64_t pool_size, Pool1DOptions options)
@@ -70,6 +75,20 @@ NDArray AdaptiveAvgPool2D::forward(const NDArray& x) const {
 
 NDArray AdaptiveMaxPool2D::forward(const NDArray& x) const {
   return adaptive_max_pool2d(x, output_size_.shape(), call_site());
+}
+
+AdaptiveAvgPool1D::AdaptiveAvgPool1D(std::int64_t output_size)
+    : output_size_(checked_size("nn::AdaptiveAvgPool1D", output_size)) {}
+
+AdaptiveMaxPool1D::AdaptiveMaxPool1D(std::int64_t output_size)
+    : output_size_(checked_size("nn::AdaptiveMaxPool1D", output_size)) {}
+
+NDArray AdaptiveAvgPool1D::forward(const NDArray& x) const {
+  return adaptive_avg_pool1d(x, output_size_, call_site());
+}
+
+NDArray AdaptiveMaxPool1D::forward(const NDArray& x) const {
+  return adaptive_max_pool1d(x, output_size_, call_site());
 }
 
 }  // namespace sluice::gluon::nn

@@ -93,4 +93,30 @@ class SLUICE_API AdaptiveMaxPool2D : public Block {
   Size2D output_size_;
 };
 
+/// adaptive_avg_pool1d(): (N, C, W) gives (N, C, output_size) (PyTorch nn.AdaptiveAvgPool1d).
+class SLUICE_API AdaptiveAvgPool1D : public Block {
+ public:
+  /// Throws ValueError for sizes below 1.
+  explicit AdaptiveAvgPool1D(std::int64_t output_size = 1);
+
+ protected:
+  NDArray forward(const NDArray& x) const override;
+
+ private:
+  std::int64_t output_size_;
+};
+
+/// adaptive_max_pool1d(): (N, C, W) gives (N, C, output_size) (PyTorch nn.AdaptiveMaxPool1d).
+class SLUICE_API AdaptiveMaxPool1D : public Block {
+ public:
+  /// Throws ValueError for sizes below 1.
+  explicit AdaptiveMaxPool1D(std::int64_t output_size = 1);
+
+ protected:
+  NDArray forward(const NDArray& x) const override;
+
+ private:
+  std::int64_t output_size_;
+};
+
 }  // namespace sluice::gluon::nn

@@ -70,6 +70,11 @@ sluice::Pool3DOptions pool_window(const char* layer, const Size3D& size, const P
       .count_include_pad = o.count_include_pad};
 }
 
+const Size3D& checked_size(const char* layer, const Size3D& size) {
+  require(size.is_at_least(1), [&] { return message(layer, ": output_size ", size.shape(), " must be >= 1"); });
+  return size;
+}
+
 }  // namespace
 
 Conv3D::Conv3D(std::int64_t channels, Size3D kernel_size, Conv3DOptions options)
@@ -160,6 +165,18 @@ NDArray GlobalMaxPool3D::forward(const NDArray& x) const {
 }
 NDArray GlobalAvgPool3D::forward(const NDArray& x) const {
   return avg_pool3d(x, {.global = true}, call_site());
+}
+
+AdaptiveAvgPool3D::AdaptiveAvgPool3D(Size3D output_size)
+    : output_size_(checked_size("nn::AdaptiveAvgPool3D", output_size)) {}
+NDArray AdaptiveAvgPool3D::forward(const NDArray& x) const {
+  return adaptive_avg_pool3d(x, output_size_.shape(), call_site());
+}
+
+AdaptiveMaxPool3D::AdaptiveMaxPool3D(Size3D output_size)
+    : output_size_(checked_size("nn::AdaptiveMaxPool3D", output_size)) {}
+NDArray AdaptiveMaxPool3D::forward(const NDArray& x) const {
+  return adaptive_max_pool3d(x, output_size_.shape(), call_site());
 }
 
 }  // namespace sluice::gluon::nn

@@ -140,4 +140,30 @@ class SLUICE_API GlobalAvgPool3D : public Block {
   NDArray forward(const NDArray& x) const override;
 };
 
+/// adaptive_avg_pool3d(): (N, C, D, H, W) gives (N, C) + output_size (PyTorch nn.AdaptiveAvgPool3d).
+class SLUICE_API AdaptiveAvgPool3D : public Block {
+ public:
+  /// Throws ValueError for sizes below 1.
+  explicit AdaptiveAvgPool3D(Size3D output_size = 1);
+
+ protected:
+  NDArray forward(const NDArray& x) const override;
+
+ private:
+  Size3D output_size_;
+};
+
+/// adaptive_max_pool3d(): (N, C, D, H, W) gives (N, C) + output_size (PyTorch nn.AdaptiveMaxPool3d).
+class SLUICE_API AdaptiveMaxPool3D : public Block {
+ public:
+  /// Throws ValueError for sizes below 1.
+  explicit AdaptiveMaxPool3D(Size3D output_size = 1);
+
+ protected:
+  NDArray forward(const NDArray& x) const override;
+
+ private:
+  Size3D output_size_;
+};
+
 }  // namespace sluice::gluon::nn

@@ -5,6 +5,7 @@
 #include <sluice/operator/elementwise/arrays.h>
 #include <sluice/operator/elementwise/composed.h>
 #include <sluice/operator/elementwise/families.h>
+#include <sluice/operator/elementwise/number_parts.h>
 #include <sluice/operator/elementwise/run.h>
 #include <sluice/operator/elementwise/types.h>
 #include <sluice/operator/invoke.h>
@@ -234,6 +235,7 @@ constexpr Operator k_isclose{
 
 void detail::list_composed(std::vector<const Operator*>& all) {
   all.insert(all.end(), {&k_nan_to_num, &k_lerp, &k_addcmul, &k_float_power, &k_isclose});
+  all.insert(all.end(), {&k_nextafter, &k_frexp, &k_modf, &k_divmod, &k_positive});
 }
 
 NDArray nan_to_num(

@@ -6,7 +6,7 @@
 #include <sluice/ndarray/scalar.h>
 
 // Functions of elements that are made of the rows of unary.def and binary.def: operators by name too, recorded, traced
-// and fused as their parts. Errors are those of the parts. None of them blocks.
+// and fused as their parts; and those that take numbers to pieces. Errors are those of the parts. None of them blocks.
 namespace sluice {
 
 /// x with `nan` in place of NaN, `posinf` and `neginf` of infinities; without these the largest and the least number of
@@ -50,5 +50,38 @@ SLUICE_API NDArray isclose(
     const NDArray& b,
     const CloseOptions& options = {},
     SourceLocation site = SourceLocation::current());
+
+/// The number next to a on the way to b, by their bits (numpy.nextafter, torch.nextafter); b where both are alike. Both
+/// broadcast and become one floating type. Not differentiable.
+SLUICE_API NDArray nextafter(const NDArray& a, const NDArray& b, SourceLocation site = SourceLocation::current());
+
+/// What frexp() gives: exponents are int32.
+struct MantissaAndExponent {
+  NDArray mantissa, exponent;
+};
+/// x = mantissa * 2^exponent, the mantissa at least 0.5 and below 1 beside its sign (numpy.frexp, torch.frexp); 0, NaN
+/// and infinities are their mantissa, with an exponent of 0. Integers and bool become float32. The gradient goes
+/// through the mantissa.
+SLUICE_API MantissaAndExponent frexp(const NDArray& x, SourceLocation site = SourceLocation::current());
+
+/// What modf() gives.
+struct FractionAndWhole {
+  NDArray fraction, whole;
+};
+/// x = fraction + whole, both with the sign of x (numpy.modf; torch.frac and trunc): of an infinity the fraction is 0.
+/// Integers and bool become float32.
+SLUICE_API FractionAndWhole modf(const NDArray& x, SourceLocation site = SourceLocation::current());
+
+/// What divmod() gives.
+struct QuotientAndRest {
+  NDArray quotient, rest;
+};
+/// floor_divide() and mod() of both (numpy.divmod).
+SLUICE_API QuotientAndRest divmod(const NDArray& a, const NDArray& b, SourceLocation site = SourceLocation::current());
+SLUICE_API QuotientAndRest divmod(const NDArray& a, Scalar b, SourceLocation site = SourceLocation::current());
+SLUICE_API QuotientAndRest divmod(Scalar a, const NDArray& b, SourceLocation site = SourceLocation::current());
+
+/// A copy of x (numpy.positive, torch.positive); of bool int64, as of all arithmetic.
+SLUICE_API NDArray positive(const NDArray& x, SourceLocation site = SourceLocation::current());
 
 }  // namespace sluice

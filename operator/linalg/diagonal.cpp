@@ -3,6 +3,7 @@
 
 #include <sluice/ndarray/create.h>
 #include <sluice/ndarray/detail/array_object.h>
+#include <sluice/ndarray/detail/shape_watch.h>
 #include <sluice/operator/detail/destination.h>
 #include <sluice/operator/detail/offer.h>
 #include <sluice/operator/detail/operator_node.h>
@@ -95,6 +96,43 @@ Arrays sum_of_diagonal(std::span<const NDArray> inputs, const Attributes& attrib
   return {sum(invoke_one(k_diagonal, {inputs[0]}, attributes, site), {-1}, false, site)};
 }
 
+// -- diag -------------------------------------------------------------------------------------------------------------
+// Rows and columns of a matrix that has `entries` on that diagonal and nothing beside it.
+std::int64_t side_of(const char* op, std::int64_t entries, std::int64_t k) {
+  constexpr std::int64_t most = std::int64_t{1} << 31;
+  require<ShapeError>(k > -most && k < most && entries < most, [&] {
+    return message(op, ": a matrix with ", entries, " entries on diagonal ", k, " would have 2^31 rows or more");
+  });
+  return entries + (k < 0 ? -k : k);
+}
+
+Specs infer_diag(const Operator& op, std::span<const ArraySpec> inputs, const Attributes& attributes) {
+  const std::int64_t k = attributes.as<DiagAttributes>().k;
+  const Shape& x = inputs[0].shape;
+  require<ShapeError>(x.ndim() == 1 || x.ndim() == 2, [&] {
+    return message(op.name, ": x must have one axis or two, not be ", x, "; diagonal() takes any two axes");
+  });
+  ArraySpec y = inputs[0];
+  if (x.ndim() == 2) {
+    y.shape = diagonal_of(op.name, {x, contiguous_strides(x), 0}, {k, 0, 1}).shape;
+  } else {
+    const std::int64_t side = side_of(op.name, x[0], k);
+    y.shape = {side, side};
+  }
+  return {y};
+}
+
+Arrays made_or_taken(std::span<const NDArray> inputs, const Attributes& attributes, SourceLocation site) {
+  const NDArray& x = inputs[0];
+  ArraySpec whole = infer_diag(k_diag, specs_of(inputs), attributes)[0];
+  const Attributes which = Attributes::of(DiagonalAttributes{attributes.as<DiagAttributes>().k, 0, 1});
+  if (unseen_shape(x).ndim() == 2)
+    return {invoke_one(k_diagonal, {x}, which, site).copy(site)};
+  whole.value = 0;
+  whole.shape = Shape::filled(2, side_of(k_diag.name, x.shape()[0], attributes.as<DiagAttributes>().k));
+  return {invoke_one(k_undiagonal, {x, shape_only(whole)}, which, site)};
+}
+
 }  // namespace
 
 const Operator k_diagonal{
@@ -117,6 +155,8 @@ const Operator k_trace{
     .attributes = &attribute_type<DiagonalAttributes>,
     .infer = infer_trace,
     .composition = sum_of_diagonal};
+const Operator k_diag{
+    .name = "diag", .attributes = &attribute_type<DiagAttributes>, .infer = infer_diag, .composition = made_or_taken};
 
 }  // namespace sluice::detail
 
@@ -124,6 +164,10 @@ namespace sluice {
 
 NDArray diagonal(const NDArray& x, std::int64_t offset, int axis1, int axis2, SourceLocation site) {
   return invoke_one(detail::k_diagonal, {x}, Attributes::of(detail::DiagonalAttributes{offset, axis1, axis2}), site);
+}
+
+NDArray diag(const NDArray& x, std::int64_t k, SourceLocation site) {
+  return invoke_one(detail::k_diag, {x}, Attributes::of(detail::DiagAttributes{k}), site);
 }
 
 NDArray trace(const NDArray& x, std::int64_t offset, int axis1, int axis2, SourceLocation site) {

@@ -257,7 +257,8 @@ detail::OperatorList detail::product_operators() noexcept {
       &k_einsum,
       &k_diagonal,
       &k_undiagonal,
-      &k_trace};
+      &k_trace,
+      &k_diag};
   return list;
 }
 

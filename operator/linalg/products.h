@@ -75,6 +75,9 @@ SLUICE_API NDArray diagonal(
     int axis1 = 0,
     int axis2 = 1,
     SourceLocation site = SourceLocation::current());
+/// A square matrix with a vector on diagonal k and 0 elsewhere, or diagonal k of a matrix as a vector of its own
+/// (numpy.diag, torch.diag, MXNet's diag). Throws ShapeError for an x of no axis or more than two.
+SLUICE_API NDArray diag(const NDArray& x, std::int64_t k = 0, SourceLocation site = SourceLocation::current());
 /// The sum of diagonal() (numpy.trace).
 SLUICE_API NDArray trace(
     const NDArray& x,

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 
 #include <sluice/ndarray/ndarray.h>
 
@@ -22,23 +21,5 @@ struct Histogram {
 /// less than one bin, and unless low < high are finite. Does not block.
 SLUICE_API Histogram histogram(
     const NDArray& x, std::int64_t bins, double low, double high, SourceLocation site = SourceLocation::current());
-
-/// The number that part q of the entries along the axis (of all elements, without one) do not exceed, between two
-/// entries in proportion: numpy.quantile, torch.quantile. Integers become float32; NaN where there is one. The gradient
-/// goes to the one or two entries that it is made of. Throws ValueError unless 0 <= q <= 1, and where there are no
-/// entries; IndexError for an axis that x does not have. Does not block.
-SLUICE_API NDArray quantile(
-    const NDArray& x,
-    double q,
-    std::optional<int> axis = {},
-    bool keepdims = false,
-    SourceLocation site = SourceLocation::current());
-/// The entry in the middle, or the mean of the two there, as numpy.median (torch.median gives the lower of the two):
-/// quantile() for q = 0.5.
-SLUICE_API NDArray median(
-    const NDArray& x,
-    std::optional<int> axis = {},
-    bool keepdims = false,
-    SourceLocation site = SourceLocation::current());
 
 }  // namespace sluice

@@ -53,6 +53,41 @@ constinit const Operator k_isin{
     .composition = among,
 };
 
+// -- digitize ---------------------------------------------------------------------------------------------------------
+struct DigitizeAttributes {
+  bool right = false;
+
+  template <class V>
+  void visit(V&& v) {
+    v.field("right", right);
+  }
+};
+
+Specs infer_digitize(const Operator& op, std::span<const ArraySpec> inputs, const Attributes&) {
+  require<ShapeError>(inputs[1].shape.ndim() == 1, [&] {
+    return message(op.name, ": edges must be of shape (n,), not ", inputs[1].shape);
+  });
+  ArraySpec y = inputs[0];
+  y.dtype = int64;
+  return {y};
+}
+
+Arrays bins_of(std::span<const NDArray> inputs, const Attributes& attributes, SourceLocation site);
+
+constinit const Operator k_digitize{
+    .name = "digitize",
+    .inputs = 2,
+    .attributes = &attribute_type<DigitizeAttributes>,
+    .normalise = detail::promote_inputs,
+    .infer = infer_digitize,
+    .composition = bins_of,
+};
+
+Arrays bins_of(std::span<const NDArray> inputs, const Attributes& attributes, SourceLocation site) {
+  infer_digitize(k_digitize, detail::specs_of(inputs), attributes);
+  return {searchsorted(inputs[1], inputs[0], !attributes.as<DigitizeAttributes>().right, site)};
+}
+
 // -- interp -----------------------------------------------------------------------------------------------------------
 struct InterpAttributes : InterpOptions {
   template <class V>
@@ -115,8 +150,12 @@ Arrays interpolated(std::span<const NDArray> inputs, const Attributes& attribute
 }  // namespace
 
 detail::OperatorList detail::lookup_operators() noexcept {
-  static constexpr const Operator* list[] = {&k_isin, &k_interp};
+  static constexpr const Operator* list[] = {&k_isin, &k_digitize, &k_interp};
   return list;
+}
+
+NDArray digitize(const NDArray& x, const NDArray& edges, bool right, SourceLocation site) {
+  return invoke_one(k_digitize, {x, edges}, Attributes::of(DigitizeAttributes{right}), site);
 }
 
 NDArray isin(const NDArray& x, const NDArray& values, bool invert, SourceLocation site) {

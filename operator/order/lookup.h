@@ -14,6 +14,13 @@ namespace sluice {
 SLUICE_API NDArray
 isin(const NDArray& x, const NDArray& values, bool invert = false, SourceLocation site = SourceLocation::current());
 
+/// Which of the bins between ascending edges each element of x lies in (numpy.digitize; torch.bucketize, whose `right`
+/// means the opposite): 0 in front of the first edge, as many as edges behind the last one (int64). A bin holds its
+/// lower edge, or with `right` its upper one. Both are promoted to one type; a NaN is larger than any number. Not
+/// differentiable. Throws ShapeError unless edges have one axis. What does not ascend gives places that say nothing.
+SLUICE_API NDArray
+digitize(const NDArray& x, const NDArray& edges, bool right = false, SourceLocation site = SourceLocation::current());
+
 /// What interp() gives in front of the first place and behind the last one; none: the number at that place.
 struct InterpOptions {
   std::optional<double> left = {};

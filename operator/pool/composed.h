@@ -43,10 +43,16 @@ SLUICE_API NDArray adaptive_avg_pool2d(
 /// gets the gradient; a NaN wins.
 SLUICE_API NDArray adaptive_max_pool2d(
     const NDArray& x, const Shape& output_size = {1, 1}, SourceLocation site = SourceLocation::current());
+/// adaptive_avg_pool2d() and adaptive_max_pool2d() of x (N, C, W) along its last axis (PyTorch's of one axis).
+SLUICE_API NDArray
+adaptive_avg_pool1d(const NDArray& x, std::int64_t output_size = 1, SourceLocation site = SourceLocation::current());
+SLUICE_API NDArray
+adaptive_max_pool1d(const NDArray& x, std::int64_t output_size = 1, SourceLocation site = SourceLocation::current());
 
 namespace detail {
 extern const Operator k_max_pool1d, k_avg_pool1d, k_lp_pool1d, k_lp_pool2d;
 extern const Operator k_adaptive_avg_pool2d, k_adaptive_max_pool2d;
+extern const Operator k_adaptive_avg_pool1d, k_adaptive_max_pool1d;
 }  // namespace detail
 
 }  // namespace sluice

@@ -224,7 +224,12 @@ OperatorList pool_operators() noexcept {
       &k_adaptive_avg_pool2d,
       &k_adaptive_max_pool2d,
       &k_max_pool3d,
-      &k_avg_pool3d};
+      &k_avg_pool3d,
+      &k_lp_pool3d,
+      &k_adaptive_avg_pool1d,
+      &k_adaptive_max_pool1d,
+      &k_adaptive_avg_pool3d,
+      &k_adaptive_max_pool3d};
   return list;
 }
 

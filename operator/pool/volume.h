@@ -24,8 +24,20 @@ max_pool3d(const NDArray& x, const Pool3DOptions& options = {}, SourceLocation s
 SLUICE_API NDArray
 avg_pool3d(const NDArray& x, const Pool3DOptions& options = {}, SourceLocation site = SourceLocation::current());
 
+/// lp_pool2d() of three axes (PyTorch lp_pool3d): x (N, C, D, H, W). Throws as that.
+SLUICE_API NDArray lp_pool3d(
+    const NDArray& x, double p = 2, const Pool3DOptions& options = {}, SourceLocation site = SourceLocation::current());
+
+/// adaptive_avg_pool2d() and adaptive_max_pool2d() of three axes (PyTorch's of three): x (N, C, D, H, W) and (OD, OH,
+/// OW).
+SLUICE_API NDArray adaptive_avg_pool3d(
+    const NDArray& x, const Shape& output_size = {1, 1, 1}, SourceLocation site = SourceLocation::current());
+SLUICE_API NDArray adaptive_max_pool3d(
+    const NDArray& x, const Shape& output_size = {1, 1, 1}, SourceLocation site = SourceLocation::current());
+
 namespace detail {
-extern const Operator k_max_pool3d, k_avg_pool3d;
+extern const Operator k_max_pool3d, k_avg_pool3d, k_lp_pool3d;
+extern const Operator k_adaptive_avg_pool3d, k_adaptive_max_pool3d;
 }  // namespace detail
 
 }  // namespace sluice

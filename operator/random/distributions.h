@@ -101,4 +101,11 @@ SLUICE_API NDArray choice(
     Device device = cpu(),
     SourceLocation site = SourceLocation::current());
 
+/// The same by weights of shape (n,), which need not add up to 1 (numpy.random.choice with p, torch.multinomial): with
+/// replacement categorical(); without it in the order in which one after the other is drawn, by the weights that are
+/// left. A weight that is negative, infinite or nan, or less than 1e-300 of the largest, counts as 0; where none is
+/// left -1 is drawn. Throws ShapeError and DTypeError for other weights.
+SLUICE_API NDArray choice(
+    const NDArray& weights, const Shape& shape, bool replace = true, SourceLocation site = SourceLocation::current());
+
 }  // namespace sluice::random

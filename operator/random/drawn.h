@@ -13,6 +13,8 @@ namespace sluice {
 
 extern const Operator k_random_exponential, k_random_laplace, k_random_gumbel, k_random_truncated_normal,
     k_random_gamma, k_random_beta, k_random_poisson, k_sample_gamma, k_sample_poisson, k_sample_categorical;
+/// Made of others.
+extern const Operator k_random_permutation, k_random_choice, k_sample_multinomial;
 
 namespace detail {
 

@@ -189,6 +189,9 @@ detail::OperatorList detail::random_operators() noexcept {
       &k_sample_gamma,
       &k_sample_poisson,
       &k_sample_categorical,
+      &k_random_permutation,
+      &k_random_choice,
+      &k_sample_multinomial,
       &k_dropout,
       &k_dropout_backward};
   return list;

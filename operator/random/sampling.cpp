@@ -1,15 +1,10 @@
-// The functions that draw, and random orders.
+// The functions that draw.
 #include <cmath>
-#include <limits>
 
 #include <sluice/ndarray/autograd.h>
 #include <sluice/ndarray/detail/array_object.h>
 #include <sluice/ndarray/detail/located.h>
-#include <sluice/operator/elementwise/elementwise.h>
-#include <sluice/operator/gather/gather.h>
 #include <sluice/operator/invoke.h>
-#include <sluice/operator/order/count.h>
-#include <sluice/operator/order/order.h>
 #include <sluice/operator/random/distributions.h>
 #include <sluice/operator/random/drawn.h>
 #include <sluice/operator/random/random.h>
@@ -96,65 +91,6 @@ NDArray categorical(const NDArray& weights, std::int64_t draws, SourceLocation s
     const autograd::PauseScope pause;
     const Attributes attributes = Attributes::of(detail::CategoricalAttributes{draws});
     return invoke_one(k_sample_categorical, {weights}, attributes, site);
-  });
-}
-
-NDArray multinomial(std::int64_t n, const NDArray& weights, SourceLocation site) {
-  return detail::located(site, [&] {
-    const NDArray drawn = categorical(weights, n, site);
-    const std::int64_t categories = weights.shape()[weights.ndim() - 1], rows = weights.size() / categories;
-    const NDArray row = arange(0, static_cast<double>(rows), 1, {.dtype = int64, .device = weights.device()}, site);
-    const NDArray flat = drawn.reshape({rows, n});
-    const NDArray places = where(flat < 0, flat, flat + row.expand_dims(1) * categories);  // of each row its own
-    return bincount(places, rows * categories, site).reshape(weights.shape());
-  });
-}
-
-NDArray permutation(std::int64_t n, Device device, SourceLocation site) {
-  return detail::located(site, [&] {
-    require<ValueError>(n >= 0, [&] { return message("random::permutation: ", n, " is negative"); });
-    require<UnsupportedError>(n < std::int64_t{1} << 32, [&] {
-      return message("random::permutation: of ", n, " entries; fewer than 2^32 are possible");
-    });
-    constexpr std::int64_t k_least = std::numeric_limits<std::int64_t>::min();
-    const NDArray keys =
-        randint(k_least, std::numeric_limits<std::int64_t>::max(), {n}, {.dtype = int64, .device = device}, site);
-    return argsort(keys, 0, false, site);
-  });
-}
-
-NDArray permutation(const NDArray& x, SourceLocation site) {
-  return detail::located(site, [&] {
-    require<ShapeError>(detail::object_of(x, "random::permutation").shape.ndim() > 0, [] {
-      return "random::permutation: an array of shape () has no entries to be ordered";
-    });
-    if (x.shape()[0] == 0)
-      return x.copy();
-    return take(x, permutation(x.shape()[0], x.device(), site), 0, IndexMode::raise, site);
-  });
-}
-
-void shuffle(const NDArray& x, SourceLocation site) {
-  detail::located(site, [&] {
-    const NDArray ordered = permutation(x, site);
-    NDArray(x).assign(ordered, site);
-  });
-}
-
-NDArray choice(std::int64_t n, const Shape& shape, bool replace, Device device, SourceLocation site) {
-  return detail::located(site, [&] {
-    for (const std::int64_t extent : shape)
-      require<ShapeError>(
-          extent >= 0, [&] { return message("random::choice: shape ", shape, " has a negative extent"); });
-    require<ValueError>(n >= 1 || (n == 0 && shape.size() == 0), [&] {
-      return message("random::choice: of ", n, " there is none to choose");
-    });
-    require<ValueError>(replace || shape.size() <= n, [&] {
-      return message("random::choice: ", shape.size(), " of ", n, " without replacement");
-    });
-    if (replace)
-      return randint(0, std::max<std::int64_t>(n, 1), shape, {.dtype = int64, .device = device}, site);
-    return permutation(n, device, site).slice(0, 0, shape.size()).copy().reshape(shape);
   });
 }
 

@@ -6,5 +6,8 @@
 namespace sluice::detail {
 
 extern const Operator k_nanprod, k_nanmean, k_nanmax, k_nanmin, k_norm;
+extern const Operator k_nanvar, k_nanstd, k_nanargmax, k_nanargmin;
+/// Which they are made of.
+extern const Operator k_argmax, k_argmin;
 
 }  // namespace sluice::detail

@@ -207,8 +207,14 @@ constexpr Operator make_arg(const char* name, Kernel cpu, Kernel gpu) {
   return op;
 }
 
-constinit const Operator k_argmax = make_arg("argmax", detail::argmax_cpu, SLUICE_GPU_KERNEL(detail::argmax_gpu));
-constinit const Operator k_argmin = make_arg("argmin", detail::argmin_cpu, SLUICE_GPU_KERNEL(detail::argmin_gpu));
+}  // namespace
+
+constinit const Operator detail::k_argmax =
+    make_arg("argmax", detail::argmax_cpu, SLUICE_GPU_KERNEL(detail::argmax_gpu));
+constinit const Operator detail::k_argmin =
+    make_arg("argmin", detail::argmin_cpu, SLUICE_GPU_KERNEL(detail::argmin_gpu));
+
+namespace {
 
 // -- Calls ------------------------------------------------------------------------------------------------------
 
@@ -235,11 +241,11 @@ NDArray reduce(const Operator& op, const NDArray& x, A attributes, SourceLocatio
 #undef REDUCTION
 
 NDArray argmax(const NDArray& x, int axis, bool keepdims, SourceLocation site) {
-  return reduce(k_argmax, x, ReduceAttributes{{axis}, keepdims}, site);
+  return reduce(detail::k_argmax, x, ReduceAttributes{{axis}, keepdims}, site);
 }
 
 NDArray argmin(const NDArray& x, int axis, bool keepdims, SourceLocation site) {
-  return reduce(k_argmin, x, ReduceAttributes{{axis}, keepdims}, site);
+  return reduce(detail::k_argmin, x, ReduceAttributes{{axis}, keepdims}, site);
 }
 
 detail::OperatorList detail::reduce_operators() noexcept {
@@ -255,7 +261,11 @@ detail::OperatorList detail::reduce_operators() noexcept {
       &k_nanmean,
       &k_nanmax,
       &k_nanmin,
-      &k_norm};
+      &k_norm,
+      &k_nanvar,
+      &k_nanstd,
+      &k_nanargmax,
+      &k_nanargmin};
   return list;
 }
 

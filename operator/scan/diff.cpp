@@ -5,6 +5,7 @@
 #include <sluice/operator/elementwise/elementwise.h>
 #include <sluice/operator/invoke.h>
 #include <sluice/operator/normalise.h>
+#include <sluice/operator/scan/calls.h>
 #include <sluice/operator/scan/scan.h>
 
 namespace sluice {
@@ -64,7 +65,7 @@ NDArray diff(const NDArray& x, std::int64_t n, int axis, SourceLocation site) {
 }
 
 detail::OperatorList detail::diff_operators() noexcept {
-  static constexpr const Operator* list[] = {&k_diff};
+  static constexpr const Operator* list[] = {&k_diff, &k_nancumsum, &k_nancumprod};
   return list;
 }
 

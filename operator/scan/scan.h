@@ -25,6 +25,18 @@ SLUICE_API NDArray cumprod(
     bool reverse = false,
     SourceLocation site = SourceLocation::current());
 
+/// cumsum() and cumprod() with 0, or 1, in place of NaNs (numpy.nancumsum, nancumprod). The gradient of a NaN is 0.
+SLUICE_API NDArray nancumsum(
+    const NDArray& x,
+    std::optional<int> axis = {},
+    bool reverse = false,
+    SourceLocation site = SourceLocation::current());
+SLUICE_API NDArray nancumprod(
+    const NDArray& x,
+    std::optional<int> axis = {},
+    bool reverse = false,
+    SourceLocation site = SourceLocation::current());
+
 /// What cummax() and cummin() give: values of x's type, and which entry of the axis each comes from (int64).
 struct Extremes {
   NDArray values, indices;

@@ -6,6 +6,7 @@
 #include <sluice/operator/invoke.h>
 #include <sluice/operator/view/arranged.h>
 #include <sluice/operator/view/attributes.h>
+#include <sluice/operator/view/families.h>
 #include <sluice/operator/walk/walk.h>
 
 namespace sluice {
@@ -17,9 +18,9 @@ int axes_of(const NDArray& x, const char* op) {
   return detail::object_of(x, op).shape.ndim();
 }
 
-std::vector<int> normal_axes(const char* what, const std::vector<int>& axes, int ndim) {
+std::vector<int> normal_axes(const char* what, const std::vector<std::int64_t>& axes, int ndim) {
   std::vector<int> normal;
-  for (const int axis : axes) {
+  for (const std::int64_t axis : axes) {
     normal.push_back(normal_axis(axis, ndim, "moveaxis"));
     require<ValueError>(std::count(normal.begin(), normal.end(), normal.back()) == 1, [&] {
       return message("moveaxis: axis ", axis, " of an array with ", ndim, " axes stands twice in ", what);
@@ -28,11 +29,24 @@ std::vector<int> normal_axes(const char* what, const std::vector<int>& axes, int
   return normal;
 }
 
-Shape moved_order(const std::vector<int>& source, const std::vector<int>& destination, int ndim) {
-  require<ValueError>(source.size() == destination.size(), [&] {
-    return message("moveaxis: ", source.size(), " axes cannot move to ", destination.size(), " places");
+/// Which axes of x become which of the view.
+struct MoveAttributes {
+  std::vector<std::int64_t> source, destination;
+
+  template <class V>
+  void visit(V&& v) {
+    v.field("source", source);
+    v.field("destination", destination);
+  }
+};
+
+// Of which axis each axis of the view is made.
+Shape moved_order(const MoveAttributes& a, int ndim) {
+  require<ValueError>(a.source.size() == a.destination.size(), [&] {
+    return message("moveaxis: ", a.source.size(), " axes cannot move to ", a.destination.size(), " places");
   });
-  const std::vector<int> from = normal_axes("source", source, ndim), to = normal_axes("destination", destination, ndim);
+  const std::vector<int> from = normal_axes("source", a.source, ndim),
+                         to = normal_axes("destination", a.destination, ndim);
   Shape order = Shape::filled(ndim, -1);
   for (std::size_t i = 0; i < from.size(); ++i)
     order[to[i]] = from[i];
@@ -45,6 +59,72 @@ Shape moved_order(const std::vector<int>& source, const std::vector<int>& destin
     order[place] = next++;
   }
   return order;
+}
+
+Geometry moved(const Operator&, const Geometry& input, const Shape*, const Attributes& attributes) {
+  Geometry view = input;
+  const Shape order = moved_order(attributes.as<MoveAttributes>(), input.shape.ndim());
+  for (int axis = 0; axis < order.ndim(); ++axis) {
+    view.shape[axis] = input.shape[static_cast<int>(order[axis])];
+    view.strides[axis] = input.strides[static_cast<int>(order[axis])];
+  }
+  return view;
+}
+
+Arrays moved_back(const GradientCall& call) {
+  const NDArray& dy = call.output_grads[0];
+  if (!dy.defined())
+    return {NDArray()};
+  MoveAttributes back = call.attributes.as<MoveAttributes>();
+  std::swap(back.source, back.destination);
+  return {invoke_one(detail::k_moveaxis, {dy}, Attributes::of(std::move(back)), SourceLocation::current())};
+}
+
+// -- rot90 ------------------------------------------------------------------------------------------------------------
+struct TurnAttributes {
+  std::int64_t k = 1;
+  Shape axes{0, 1};
+
+  template <class V>
+  void visit(V&& v) {
+    v.field("k", k);
+    v.field("axes", axes);
+  }
+};
+
+std::pair<int, int> plane_of(const TurnAttributes& a, int ndim) {
+  require<ValueError>(
+      a.axes.ndim() == 2, [&] { return message("rot90: axes ", a.axes, " are not the two of a plane"); });
+  const int from = normal_axis(a.axes[0], ndim, "rot90"), to = normal_axis(a.axes[1], ndim, "rot90");
+  require<ValueError>(from != to, [&] {
+    return message("rot90: axes ", a.axes[0], " and ", a.axes[1], " of an array with ", ndim, " axes are the same");
+  });
+  return {from, to};
+}
+
+Specs infer_turned(const Operator&, std::span<const ArraySpec> inputs, const Attributes& attributes) {
+  const auto& a = attributes.as<TurnAttributes>();
+  ArraySpec y = inputs[0];
+  const auto [from, to] = plane_of(a, y.shape.ndim());
+  if ((a.k & 1) != 0)
+    std::swap(y.shape[from], y.shape[to]);
+  return {y};
+}
+
+Arrays turned(std::span<const NDArray> inputs, const Attributes& attributes, SourceLocation site) {
+  const auto& a = attributes.as<TurnAttributes>();
+  const NDArray& x = inputs[0];
+  const auto [from, to] = plane_of(a, axes_of(x, "rot90"));
+  switch (a.k & 3) {
+    case 1:
+      return {flip(x, to, site).swapaxes(from, to, site)};
+    case 2:
+      return {flip(x, {from, to}, site)};
+    case 3:
+      return {flip(x.swapaxes(from, to, site), to, site)};
+    default:
+      return {x.copy(site)};
+  }
 }
 
 NDArray with_axes(const NDArray& x, const char* op, std::span<const int> places, SourceLocation site) {
@@ -92,11 +172,17 @@ NDArray stretched(const NDArray& x, std::span<const NDArray> arrays, const Shape
 
 }  // namespace
 
+const Operator detail::k_moveaxis{
+    .name = "moveaxis", .attributes = &attribute_type<MoveAttributes>, .view = moved, .gradient = moved_back};
+constinit const Operator detail::k_rot90{
+    .name = "rot90", .attributes = &attribute_type<TurnAttributes>, .infer = infer_turned, .composition = turned};
+
 NDArray moveaxis(
     const NDArray& x, const std::vector<int>& source, const std::vector<int>& destination, SourceLocation site) {
   return detail::located(site, [&]() -> NDArray {
-    const Shape order = moved_order(source, destination, axes_of(x, "moveaxis"));
-    return order.empty() ? x : x.transpose(order, site);
+    detail::object_of(x, "moveaxis");
+    const MoveAttributes how{{source.begin(), source.end()}, {destination.begin(), destination.end()}};
+    return detail::invoke_view(detail::k_moveaxis, x, Attributes::of(how), site);
   });
 }
 
@@ -144,22 +230,9 @@ std::vector<NDArray> broadcast_arrays(std::initializer_list<NDArray> arrays, Sou
 
 NDArray rot90(const NDArray& x, int k, std::pair<int, int> axes, SourceLocation site) {
   return detail::located(site, [&]() -> NDArray {
-    const int ndim = axes_of(x, "rot90");
-    const int from = normal_axis(axes.first, ndim, "rot90"), to = normal_axis(axes.second, ndim, "rot90");
-    require<ValueError>(from != to, [&] {
-      return message(
-          "rot90: axes ", axes.first, " and ", axes.second, " of an array with ", ndim, " axes are the same");
-    });
-    switch (k & 3) {
-      case 1:
-        return flip(x, to, site).swapaxes(from, to, site);
-      case 2:
-        return flip(x, {from, to}, site);
-      case 3:
-        return flip(x.swapaxes(from, to, site), to, site);
-      default:
-        return x;
-    }
+    const TurnAttributes how{k, {axes.first, axes.second}};
+    plane_of(how, axes_of(x, "rot90"));
+    return (k & 3) == 0 ? x : invoke_one(detail::k_rot90, {x}, Attributes::of(how), site);
   });
 }
 

@@ -7,8 +7,8 @@
 #include <sluice/ndarray/create.h>
 #include <sluice/ndarray/ndarray.h>
 
-// Arrays of a form: what NumPy makes of ranges, and parts of matrices. They are made of other operators. None of them
-// blocks. full_like(), arange() and what else makes arrays: ndarray/create.h.
+// Arrays of a form: what NumPy makes of ranges, and parts of matrices; operators by name too. None of them blocks.
+// full_like(), arange() and what else makes arrays: ndarray/create.h.
 namespace sluice {
 
 /// 1 on the diagonal `k` (above the main one where it is positive), 0 elsewhere: rows x columns, as many as rows unless

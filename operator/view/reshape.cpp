@@ -10,6 +10,8 @@
 #include <sluice/operator/invoke.h>
 #include <sluice/operator/normalise.h>
 #include <sluice/operator/view/attributes.h>
+#include <sluice/operator/view/families.h>
+#include <sluice/operator/view/triangles.h>
 
 namespace sluice {
 
@@ -148,25 +150,10 @@ NDArray along_axis(const Operator& op, const NDArray& array, int axis, SourceLoc
 
 detail::OperatorList detail::view_operators() noexcept {
   static const Operator* const all[] = {
-      &k_reshape,
-      &k_expand_dims,
-      &k_squeeze,
-      &k_detach,
-      &k_transpose,
-      &k_slice,
-      &k_unslice,
-      &k_slice_axes,
-      &k_unslice_axes,
-      &k_slice_assign,
-      &k_broadcast_to,
-      &k_broadcast_like,
-      &k_cast,
-      &k_to_device,
-      &k_copy,
-      &k_channels_last,
-      &k_fill,
-      &k_full,
-      &k_arange};
+      &k_reshape,    &k_expand_dims,   &k_squeeze,      &k_detach,       &k_transpose,      &k_slice, &k_unslice,
+      &k_slice_axes, &k_unslice_axes,  &k_slice_assign, &k_broadcast_to, &k_broadcast_like, &k_cast,  &k_to_device,
+      &k_copy,       &k_channels_last, &k_fill,         &k_full,         &k_arange,         &k_eye,   &k_linspace,
+      &k_meshgrid,   &k_tril,          &k_triu,         &k_moveaxis,     &k_rot90};
   return all;
 }
 

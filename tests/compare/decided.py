@@ -36,7 +36,7 @@ DECISIONS = [
         "NaN passes backward; PyTorch's vectors and its plain loops differ here",
     ),
     Decision(
-        "square sinc mod fmod hard_swish l2_norm",
+        "square sinc mod fmod divmod hard_swish l2_norm frexp",
         "result|gradient",
         f"float64 .*{SPECIAL}",
         "PyTorch's float64 overflows on the way to a number that fits",
@@ -60,7 +60,7 @@ DECISIONS = [
         SPECIAL,
         "at -inf, where poles become dense, Sluice gives their infinity",
     ),
-    Decision("mod fmod", "gradient 1", SPECIAL, "where the remainder is NaN its gradient is NaN"),
+    Decision("mod fmod divmod", "gradient 1", SPECIAL, "where the remainder is NaN its gradient is NaN"),
     Decision("hypot", "gradient", SPECIAL, "0 at the origin; PyTorch's NaN"),
     Decision("copysign", "gradient", SPECIAL, "a NaN has a sign, which counts"),
     Decision(

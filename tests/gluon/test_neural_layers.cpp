@@ -126,6 +126,18 @@ std::vector<Layer> pools() {
           [](auto& x) {
             return adaptive_max_pool2d(x, {4, 4});
           }),
+      pool(
+          "AdaptiveAvgPool1D",
+          made<nn::AdaptiveAvgPool1D>(3),
+          row,
+          {2, 3, 3},
+          [](auto& x) { return adaptive_avg_pool1d(x, 3); }),
+      pool(
+          "AdaptiveMaxPool1D",
+          made<nn::AdaptiveMaxPool1D>(5),
+          row,
+          {2, 3, 5},
+          [](auto& x) { return adaptive_max_pool1d(x, 5); }),
   };
 }
 
@@ -157,6 +169,22 @@ std::vector<Layer> volume_pools() {
           volume,
           {2, 3, 1, 1, 1},
           [](auto& x) { return avg_pool3d(x, {.global = true}); }),
+      pool(
+          "AdaptiveAvgPool3D",
+          made<nn::AdaptiveAvgPool3D>(nn::Size3D(2, 3, 4)),
+          volume,
+          {2, 3, 2, 3, 4},
+          [](auto& x) {
+            return adaptive_avg_pool3d(x, {2, 3, 4});
+          }),
+      pool(
+          "AdaptiveMaxPool3D",
+          made<nn::AdaptiveMaxPool3D>(3),
+          volume,
+          {2, 3, 3, 3, 3},
+          [](auto& x) {
+            return adaptive_max_pool3d(x, {3, 3, 3});
+          }),
   };
 }
 
@@ -266,6 +294,8 @@ TEST_CASE("Such layers refuse sizes out of range, by name", "[gluon][layers][neu
   CHECK_THROWS_AS(nn::MaxPool1D(0), ValueError);
   CHECK_THROWS_AS(nn::AvgPool1D(2, {.strides = 0}), ValueError);
   CHECK_THROWS_AS(nn::AdaptiveAvgPool2D(0), ValueError);
+  CHECK_THROWS_AS(nn::AdaptiveMaxPool1D(0), ValueError);
+  CHECK_THROWS_AS(nn::AdaptiveAvgPool3D(nn::Size3D(1, 0, 1)), ValueError);
   CHECK_THROWS_AS(nn::AdaptiveMaxPool2D({1, 0}), ValueError);
   CHECK_THROWS_WITH(nn::Conv3D(3, 2, {.groups = 2}), contains("nn::Conv3D") && contains("3 channels"));
   CHECK_THROWS_AS(nn::Conv3D(4, {1, 0, 1}), ValueError);

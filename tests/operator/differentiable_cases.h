@@ -162,6 +162,13 @@ inline void add_scans_and_orders(Cases& cases) {
 
 inline void add_views(Cases& cases) {
   cases.push_back({"reshape", {{3, 4}}, [](const auto& v) { return v[0].reshape({2, 6}); }});
+  cases.push_back({"moveaxis", {{2, 3, 4}}, [](const auto& v) { return moveaxis(v[0], {0, 1}, {-1, 0}); }});
+  for (const std::int64_t k : {-1, 0, 2}) {
+    cases.push_back({"tril", {{2, 3, 4}}, [=](const auto& v) { return tril(v[0], k); }});
+    cases.push_back({"triu", {{3, 4}}, [=](const auto& v) { return triu(v[0], k); }});
+  }
+  cases.push_back({"triu of none", {{3, 0}}, [](const auto& v) { return triu(v[0]); }});
+  cases.push_back({"frexp", {{3, 4}}, [](const auto& v) { return frexp(v[0]).mantissa; }, 1.1, 1.9});
   cases.push_back({"transpose", {{2, 3, 4}}, [](const auto& v) { return v[0].transpose({1, 2, 0}); }});
   cases.push_back({"slice", {{3, 6}}, [](const auto& v) { return v[0].slice(1, 1, 5, 2); }});
   cases.push_back({"slice none", {{3, 6}}, [](const auto& v) { return v[0].slice(1, 2, 2); }});

@@ -88,11 +88,25 @@ inline void add_made(std::vector<PlainCase>& cases) {
     cases.push_back(by_name(op, alike(1, {3, 4}), ""));
   for (const char* op : {"float_power", "isclose", "masked_log_softmax", "masked_softmax"})
     cases.push_back(by_name(op, alike(2, {3, 4}), ""));
+  for (const char* op : {"divmod", "nextafter"})
+    cases.push_back(by_name(op, {{{3, 4}, {}}, {{3, 1}, {}}}, ""));
+  for (const char* op : {"modf", "positive"})
+    cases.push_back(by_name(op, alike(1, {3, 4}), ""));
+  cases.push_back({"digitize", {{{3, 4}, {}}}, [](const Arrays& in, DType) {
+                     const NDArray edges = array<int>({0, 1, 2}).to(in[0].device());
+                     return Arrays{digitize(in[0], edges.astype(in[0].dtype()))};
+                   }});
   for (const char* op : {"addcmul", "lerp"})
     cases.push_back(by_name(op, alike(3, {3, 4}), ""));
   cases.push_back(by_name("local_response_norm", alike(1, {2, 4, 3}), ""));
   cases.push_back(by_name("histogram", alike(1, {3, 4}), "bins=4, low=-2, high=2"));
-  cases.push_back(by_name("quantile", alike(1, {3, 4}), "q=0.3, axis=-1"));
+  for (const char* op : {"nanquantile", "quantile"})
+    cases.push_back(by_name(op, alike(1, {3, 4}), "q=0.3, axes=(-1,)"));
+  cases.push_back(by_name("percentile", alike(1, {3, 2, 4}), "qs=(20, 70), axes=(0, 2), keepdims=true"));
+  cases.push_back(by_name("nanpercentile", alike(1, {3, 2, 4}), "q=20, axes=(0, 1)"));
+  for (const char* op :
+       {"median", "nanargmax", "nanargmin", "nancumprod", "nancumsum", "nanmedian", "nanstd", "nanvar"})
+    cases.push_back(by_name(op, alike(1, {3, 4}), ""));
   cases.push_back(by_name("topk_mask", alike(1, {3, 4}), "k=2"));
   cases.push_back(by_name("split", alike(1, {3, 4}), "axis=-1, parts=2"));
   for (const char* op : {"corrcoef", "cov", "ptp", "softmin", "trapezoid"})
@@ -164,6 +178,35 @@ inline void add_neural(std::vector<PlainCase>& cases) {
   cases.push_back(by_name("lp_pool2d", of({{2, 3, 4, 5}}), "kernel=(2, 3), ceil_mode=true"));
   for (const char* op : {"adaptive_avg_pool2d", "adaptive_max_pool2d"})
     cases.push_back(by_name(op, of({{2, 3, 4, 5}}), "output_size=(3, 2)"));
+  for (const char* op : {"adaptive_avg_pool1d", "adaptive_max_pool1d"})
+    cases.push_back(by_name(op, of({{2, 3, 5}}), "output_size=3"));
+  for (const char* op : {"adaptive_avg_pool3d", "adaptive_max_pool3d"})
+    cases.push_back(by_name(op, of({{2, 3, 3, 4, 5}}), "output_size=(2, 3, 2)"));
+  cases.push_back(by_name("lp_pool3d", of({{2, 3, 3, 4, 5}}), "kernel=(2, 2, 3), pad=(1, 0, 1)"));
+}
+
+// What is made of no array, or of parts of one.
+inline void add_forms(std::vector<PlainCase>& cases) {
+  const auto made = [&](const char* op, const char* attributes) {
+    cases.push_back({op, {{{1}, std::nullopt}}, [=](const Arrays& in, DType dtype) {
+                       const Operator& found = *find_operator(op);
+                       const std::string where = message(attributes, ", dtype=", dtype, ", device=", in[0].device());
+                       return invoke(found, {}, parse_attributes(found, where), SourceLocation::current());
+                     }});
+  };
+  made("eye", "rows=3, columns=4, k=1");
+  made("linspace", "start=0, stop=5, count=6");
+  cases.push_back(by_name("meshgrid", {{{3}, {}}, {{4}, {}}}, ""));
+  cases.push_back(by_name("rot90", alike(1, {3, 4}), "k=3"));
+  cases.push_back(by_name("diag", alike(1, {3, 4}), "k=1"));
+  cases.push_back(by_name("diag", alike(1, {3}), "k=-1"));
+  cases.push_back(by_name("random_permutation", alike(1, {5, 3}), ""));
+  for (const char* replace : {"true", "false"}) {
+    cases.push_back(by_name("random_choice", alike(1, {6}), message("shape=(2, 2), replace=", replace)));
+    cases.back().low = 0.5;
+  }
+  cases.push_back(by_name("sample_multinomial", alike(1, {2, 4}), "n=20"));
+  cases.back().low = 0.5;
 }
 
 inline void add_regions(std::vector<PlainCase>& cases) {
@@ -269,6 +312,7 @@ inline std::vector<PlainCase> all_plain_cases() {
   detail::add_norm_gradients(cases);
   detail::add_orders(cases);
   detail::add_made(cases);
+  detail::add_forms(cases);
   detail::add_sums_at(cases);
   detail::add_neural(cases);
   detail::add_alignments(cases);

@@ -77,7 +77,15 @@ constexpr std::string_view k_casts_itself = "convolution_fused";
 
 // Draws, writes what it is given, or calls what cannot be written as text.
 bool may_be_called_again(const Operator& op) {
-  const std::set<std::string> bodies = {"foreach", "while_loop", "cond", "fused", "fused_reduction"};
+  const std::set<std::string> bodies = {
+      "foreach",
+      "while_loop",
+      "cond",
+      "fused",
+      "fused_reduction",
+      "random_choice",
+      "random_permutation",
+      "sample_multinomial"};
   return op.random == nullptr && op.mutated_inputs == k_none && op.mutates == nullptr && bodies.count(op.name) == 0;
 }
 

@@ -8,7 +8,9 @@
 #include <sluice/ndarray/detail/shape_watch.h>
 #include <sluice/operator/api.h>
 
+#include "tests/operator/by_name.h"
 #include "tests/operator/reference.h"
+#include "tests/operator/traced.h"
 #include "tests/support/catch.h"
 #include "tests/support/compare.h"
 #include "tests/support/gradient.h"
@@ -101,19 +103,99 @@ TEST_CASE("meshgrid stretches each array along the axes of the others", "[operat
   CHECK_THROWS_AS(meshgrid(std::vector<NDArray>(9, x)), ValueError);
 }
 
-TEST_CASE("A trace knows of tril what is beside the batch, and of a matrix all", "[operator][grids][graph]") {
-  const auto is_asked = [](const Shape& shape) {
+TEST_CASE("tril and triu cut each matrix at any diagonal, however it lies", "[operator][grids][gpu]") {
+  const std::vector<Device> devices = num_gpus() > 0 ? std::vector<Device>{cpu(), gpu()} : std::vector<Device>{cpu()};
+  for (const Device device : devices) {
+    for (const Shape& shape : {Shape{2, 5, 7}, Shape{3, 8, 16}, Shape{1, 40, 33}, Shape{2, 1, 4}, Shape{4, 6, 1}}) {
+      for (const DType dtype : {uint8, bfloat16, float32, float64}) {
+        const NDArray x = random_array(shape, 1, 1, 9, dtype), there = x.to(device), turned = there.swapaxes(1, 2);
+        const auto all = x.to_vector<double>();
+        for (const std::int64_t k : {-50, -3, -1, 0, 1, 4, 50}) {
+          CAPTURE(device, to_string(shape), dtype, k);
+          Doubles lower = all, upper = all;
+          for (std::size_t i = 0; i < all.size(); ++i) {
+            const auto at = static_cast<std::int64_t>(i), column = at % shape[2], row = at / shape[2] % shape[1];
+            (column - row <= k ? upper : lower)[i] = column - row == k ? all[i] : 0;
+          }
+          CHECK(tril(there, k).to_vector<double>() == lower);
+          CHECK(triu(there, k).to_vector<double>() == upper);
+          CHECK(differences(triu(turned, -k).swapaxes(1, 2), tril(there, k), {0, 0}) == "");
+        }
+      }
+    }
+    const auto least = std::numeric_limits<std::int64_t>::min(), most = std::numeric_limits<std::int64_t>::max();
+    CHECK(ints(tril(ones({2, 2}, {.device = device}), most)) == Ints{1, 1, 1, 1});
+    CHECK(ints(triu(ones({2, 2}, {.device = device}), most)) == Ints{0, 0, 0, 0});
+    CHECK(ints(triu(ones({2, 2}, {.device = device}), least)) == Ints{1, 1, 1, 1});
+  }
+}
+
+TEST_CASE("diag makes a matrix of a vector, and takes the diagonal of a matrix", "[operator][grids]") {
+  for (const DType dtype : all_dtypes()) {
+    CAPTURE(dtype);
+    const NDArray x = array<int>({1, 0, 1}).astype(dtype);
+    CHECK(diag(x).dtype() == dtype);
+    CHECK(ints(diag(x)) == Ints{1, 0, 0, 0, 0, 0, 0, 0, 1});
+  }
+  const NDArray x = array<float>({1, 2});
+  CHECK(ints(diag(x, 1)) == Ints{0, 1, 0, 0, 0, 2, 0, 0, 0});
+  CHECK(ints(diag(x, -1)) == Ints{0, 0, 0, 1, 0, 0, 0, 2, 0});
+  CHECK(ints(diag(x.slice(0, 1, -3, -1))) == Ints{2, 0, 0, 1});
+  CHECK(diag(zeros({0}), 2).shape() == Shape{2, 2});
+  const NDArray wide = arange(0, 6).reshape({2, 3});
+  CHECK(ints(diag(wide)) == Ints{0, 4});
+  CHECK(ints(diag(wide, 1)) == Ints{1, 5});
+  CHECK(ints(diag(wide, -1)) == Ints{3});
+  CHECK(diag(wide, 5).shape() == Shape{0});
+  CHECK(ints(diag(diag(wide))) == Ints{0, 0, 0, 4});
+  NDArray taken = diag(wide);
+  fill(taken, 9);  // a copy
+  CHECK(ints(wide) == Ints{0, 1, 2, 3, 4, 5});
+  CHECK_THROWS_WITH(diag(zeros({})), contains("diag: ") && contains("()") && contains("test_grids.cpp"));
+  CHECK_THROWS_AS(diag(zeros({1, 1, 1})), ShapeError);
+  CHECK_THROWS_AS(diag(x, std::numeric_limits<std::int64_t>::min()), ShapeError);
+  for (const std::int64_t k : {-2, 0, 1}) {
+    CAPTURE(k);
+    const auto f = [=](const auto& v) { return diag(v[0], k); };
+    for (const Shape& shape : {Shape{3}, Shape{3, 4}}) {
+      CHECK(gradient_differences(f, {random_array(shape, 1, -1, 1, float64)}) == "");
+      CHECK(traced_differences(f, {random_array(shape, 2)}) == "");
+    }
+  }
+}
+
+TEST_CASE("Arrays of a form are made by name", "[operator][grids]") {
+  CHECK(difference(call("eye", {}, "rows=3, columns=4, k=-1, dtype=int32"), eye(3, 4, -1, {.dtype = int32})) == "");
+  CHECK(difference(call("eye", {}, "rows=2"), eye(2)) == "");
+  CHECK(difference(call("linspace", {}, "start=1, stop=2, count=7"), linspace(1, 2, 7)) == "");
+  CHECK(difference(call("linspace", {}), linspace(0, 1)) == "");
+  const NDArray x = arange(0, 3), y = arange(0, 2);
+  const Arrays grid = call_all("meshgrid", {x, y});
+  CHECK(difference(grid[1], meshgrid({x, y})[1]) == "");
+  CHECK(difference(call("meshgrid", {x, y}, "xy=false"), meshgrid({x, y}, GridOrder::ij)[0]) == "");
+  CHECK_THROWS_AS(call("meshgrid", {x, zeros({2, 2})}), ShapeError);
+  const NDArray whole = random_array({2, 3, 4}, 1);
+  CHECK(difference(call("tril", {whole}, "k=1"), tril(whole, 1)) == "");
+  CHECK(difference(call("triu", {whole}), triu(whole)) == "");
+  CHECK(difference(call("diag", {x}, "k=1"), diag(x, 1)) == "");
+  CHECK(difference(call("rot90", {whole}, "k=3, axes=(-1, 0)"), rot90(whole, 3, {-1, 0})) == "");
+  CHECK(difference(call("rot90", {whole}), rot90(whole)) == "");
+  CHECK(
+      difference(call("moveaxis", {whole}, "source=(0, 1), destination=(-1, 0)"), moveaxis(whole, {0, 1}, {-1, 0})) ==
+      "");
+  CHECK_THROWS_AS(call("rot90", {whole}, "axes=(0,)"), ValueError);
+}
+
+TEST_CASE("Traces of tril serve for other numbers of rows, whatever is asked of them", "[operator][grids][graph]") {
+  for (const Shape& shape : {Shape{3, 3}, Shape{3, 2, 2}}) {
     graph::Tracer tracer;
     const NDArray x = tracer.input({shape, float32, cpu()});
     const sluice::detail::ShapeWatch watch;
     tracer.trace([&] { return Arrays{tril(x)}; });
     const std::vector<std::uint64_t>& seen = watch.seen();
-    return std::find(seen.begin(), seen.end(), abstract_value(x)) != seen.end();
-  };
-  CHECK(is_asked({3, 3}));
-  CHECK_FALSE(is_asked({3, 2, 2}));
-  const NDArray x = arange(0, 12).reshape({3, 2, 2});
-  CHECK(ints(tril(x)) == Ints{0, 0, 2, 3, 4, 0, 6, 7, 8, 0, 10, 11});
+    CHECK(std::find(seen.begin(), seen.end(), abstract_value(x)) == seen.end());
+  }
+  CHECK(traced_differences([](const auto& v) { return tril(v[0], 1) + triu(v[0]); }, {random_array({4, 3}, 1)}) == "");
 }
 
 TEST_CASE("Arrays of a form are the same on a GPU", "[operator][grids][gpu]") {
@@ -123,4 +205,6 @@ TEST_CASE("Arrays of a form are the same on a GPU", "[operator][grids][gpu]") {
   CHECK(differences(linspace(-1, 2, 7, there).to(cpu()), linspace(-1, 2, 7)) == "");
   const NDArray x = random_array({2, 4, 5}, 3);
   CHECK(differences(tril(x.to(gpu()), -1).to(cpu()), tril(x, -1)) == "");
+  const NDArray row = random_array({4}, 4);
+  CHECK(differences(diag(row.to(gpu()), -1).to(cpu()), diag(row, -1), {0, 0}) == "");
 }

@@ -68,10 +68,10 @@ TEST_CASE("What only functions refused before is refused of every call", "[norma
 
 TEST_CASE("Quantiles, histograms, masks of the largest and parts are operators by name", "[normalise]") {
   const NDArray whole = array<std::int32_t>({3, 1, 4, 1, 5, 9}, {2, 3}), real = random_array({2, 6}, 1);
-  CHECK(difference(call("quantile", {whole}, "q=0.25, axis=-1"), quantile(whole, 0.25, 1)) == "");
+  CHECK(difference(call("quantile", {whole}, "q=0.25, axes=(-1,)"), quantile(whole, 0.25, 1)) == "");
   CHECK(difference(call("quantile", {real}, "q=0.7, keepdims=true"), quantile(real, 0.7, {}, true)) == "");
   CHECK(difference(call("quantile", {real}), median(real)) == "");
-  CHECK_THROWS_AS(call("quantile", {real}, "axis=2"), IndexError);
+  CHECK_THROWS_AS(call("quantile", {real}, "axes=(2,)"), IndexError);
   CHECK_THROWS_AS(call("quantile", {real}, "q=1.01"), ValueError);
   CHECK_THROWS_AS(call("quantile", {zeros({0, 2})}, "axis=0"), ValueError);
 

@@ -183,6 +183,70 @@ TEST_CASE(
   CHECK(x.grad().to_vector<float>() == std::vector<float>{1, 1, 0, 1, 0});
 }
 
+TEST_CASE("Adaptive pools of one axis and of three are those of planes, axis by axis", "[pool_composed][gpu]") {
+  const std::vector<Device> devices = num_gpus() > 0 ? std::vector<Device>{cpu(), gpu()} : std::vector<Device>{cpu()};
+  for (const Device device : devices) {
+    const NDArray row = random_array({2, 3, 7}, 1).to(device), volume = random_array({2, 3, 5, 4, 6}, 2).to(device);
+    for (const std::int64_t size : {1, 3, 7, 9}) {
+      CAPTURE(device, size);
+      const NDArray image = row.expand_dims(2);
+      CHECK(
+          differences(adaptive_avg_pool1d(row, size).expand_dims(2), adaptive_reference(image, {1, size}, false)) ==
+          "");
+      CHECK(
+          differences(adaptive_max_pool1d(row, size).expand_dims(2), adaptive_reference(image, {1, size}, true)) == "");
+    }
+    for (const Shape& size : {Shape{1, 1, 1}, Shape{2, 3, 4}, Shape{5, 4, 6}, Shape{1, 2, 1}, Shape{7, 1, 5}}) {
+      CAPTURE(device, to_string(size));
+      for (const bool is_max : {false, true}) {
+        const NDArray planes = adaptive_reference(volume.reshape({6, 5, 4, 6}), {size[1], size[2]}, is_max);
+        const NDArray depths = planes.reshape({2, 3, 5, size[1] * size[2]});
+        const NDArray want = adaptive_reference(depths, {size[0], size[1] * size[2]}, is_max);
+        const NDArray got = is_max ? adaptive_max_pool3d(volume, size) : adaptive_avg_pool3d(volume, size);
+        CHECK(got.shape() == Shape{2, 3, size[0], size[1], size[2]});
+        CHECK(differences(got.reshape(want.shape()), want) == "");
+      }
+    }
+  }
+  CHECK(adaptive_avg_pool3d(zeros({0, 2, 3, 3, 3}), {2, 2, 2}).shape() == Shape{0, 2, 2, 2, 2});
+  CHECK(adaptive_max_pool3d(zeros({2, 0, 3, 3, 3}), {2, 2, 2}).shape() == Shape{2, 0, 2, 2, 2});
+  CHECK(adaptive_avg_pool1d(zeros({2, 0, 3}), 2).shape() == Shape{2, 0, 2});
+  const std::vector<NDArray> row{random_array({2, 2, 7}, 1, -1, 1, float64)};
+  CHECK(gradient_differences([](const auto& v) { return adaptive_avg_pool1d(v[0], 3); }, row) == "");
+  CHECK(gradient_differences([](const auto& v) { return adaptive_max_pool1d(v[0], 3); }, row) == "");
+  const std::vector<NDArray> volume{random_array({1, 2, 3, 4, 5}, 1, -1, 1, float64)};
+  CHECK(gradient_differences([](const auto& v) { return adaptive_avg_pool3d(v[0], {2, 3, 2}); }, volume) == "");
+  CHECK(gradient_differences([](const auto& v) { return adaptive_max_pool3d(v[0], {2, 3, 2}); }, volume) == "");
+  CHECK(traced_differences([](const auto& v) { return adaptive_avg_pool3d(v[0], {2, 3, 2}); }, volume) == "");
+}
+
+TEST_CASE("lp_pool3d is the norm of each window, also of half types", "[pool_composed][gpu]") {
+  const std::vector<Device> devices = num_gpus() > 0 ? std::vector<Device>{cpu(), gpu()} : std::vector<Device>{cpu()};
+  const Pool3DOptions window{.kernel = {2, 3, 2}, .stride = {1, 2, 2}, .pad = {1, 0, 1}};
+  for (const Device device : devices) {
+    for (const DType dtype : {float16, float32, float64}) {
+      const NDArray x = random_array({2, 3, 4, 5, 6}, 1, -2, 2, dtype).to(device);
+      for (const double p : {1.0, 2.0, 3.0}) {
+        CAPTURE(device, dtype, p);
+        const NDArray means = avg_pool3d(power(abs(x.astype(float64)), p), window);
+        CHECK(differences(lp_pool3d(x, p, window), power(means * 12, 1 / p), tolerance_of(dtype)) == "");
+        const NDArray all = sum(power(abs(x.astype(float64)), p), {2, 3, 4}, true);
+        CHECK(differences(lp_pool3d(x, p, {.global = true}), power(all, 1 / p), tolerance_of(dtype)) == "");
+      }
+    }
+  }
+  const std::vector<NDArray> x{random_array({1, 2, 3, 4, 5}, 1, 0.3, 1, float64)};
+  CHECK(gradient_differences([&](const auto& v) { return lp_pool3d(v[0], 3, window); }, x) == "");
+  CHECK(traced_differences([&](const auto& v) { return lp_pool3d(v[0], 2, window); }, x) == "");
+  CHECK(lp_pool3d(zeros({2, 0, 3, 3, 3})).shape() == Shape{2, 0, 1, 1, 1});
+  CHECK_THROWS_WITH(lp_pool3d(x[0], 0), contains("lp_pool3d: the order p") && contains("0"));
+  CHECK_THROWS_WITH(lp_pool3d(ones({2, 2, 2, 2})), contains("lp_pool3d") && contains("(2, 2, 2, 2)"));
+  CHECK_THROWS_WITH(adaptive_avg_pool3d(x[0], {1, 2}), contains("adaptive_avg_pool3d: output_size"));
+  CHECK_THROWS_WITH(adaptive_max_pool1d(ones({2, 2, 3}), 0), contains("adaptive_max_pool1d: output_size"));
+  CHECK_THROWS_AS(adaptive_max_pool1d(ones({2, 2, 0})), ShapeError);
+  CHECK_THROWS_AS(adaptive_avg_pool1d(ones({2, 2, 2}).astype(int32)), DTypeError);
+}
+
 TEST_CASE("Composed pools are in graphs what they are by hand", "[pool_composed]") {
   const auto f = [](const auto& v) {
     const NDArray some = adaptive_max_pool2d(v[0], {5, 5}) + lp_pool2d(v[0], 2, {.kernel = {2, 3}, .stride = {1, 1}});

@@ -2,6 +2,7 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include <sluice/operator/api.h>
@@ -179,4 +180,20 @@ TEST_CASE("operators are registered and looked for by several threads at once", 
   CHECK(unseen == 0);
   for (const std::string& name : names)
     CHECK(find_operator(name) != nullptr);
+}
+
+TEST_CASE("NumPy's names of operators that are called otherwise lead to them", "[operator][registry]") {
+  for (const auto& [name, own] :
+       {std::pair{"remainder", "mod"},
+        {"var", "variance"},
+        {"std", "standard_deviation"},
+        {"absolute", "abs"},
+        {"amin", "min"},
+        {"true_divide", "divide"},
+        {"rint", "round"}}) {
+    CAPTURE(name);
+    CHECK(find_operator(name) == find_operator(own));
+    CHECK(find_operator(own) != nullptr);
+  }
+  CHECK(refused(make_widened("remainder", 1, 0)).find("remainder") != std::string::npos);
 }

@@ -268,3 +268,16 @@ for kinds in itertools.product(values.ALL, values.ALL):
             ulps=4,
         ),
     )
+binary(
+    "nextafter",
+    lambda a, b: torch.nextafter(a, b),
+    types=values.PRECISE,
+    gradients=(),
+    number=None,
+)
+quotients(
+    "divmod",
+    lambda a, b: (torch.div(a, b, rounding_mode="floor"), torch.remainder(a, b)),
+    floor=9.0,
+    zero_signs=False,
+)

@@ -254,3 +254,18 @@ compare(
         **{**SUMS, "second": False},
     ),
 )
+for size in (1, 3, 7):
+    compare(
+        "adaptive_avg_pool1d",
+        Call(of((2, 3, 7)), lambda x, size=size: F.adaptive_avg_pool1d(x, size), {"output_size": size}, **SUMS),
+    )
+    compare(
+        "adaptive_max_pool1d",
+        Call(
+            lambda source: [source.distinct(2, 3, 7)],
+            lambda x, size=size: F.adaptive_max_pool1d(x, size),
+            {"output_size": size},
+            layouts=values.LAYOUTS[:4],
+            **SUMS,
+        ),
+    )

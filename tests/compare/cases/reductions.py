@@ -342,18 +342,6 @@ compare(
         gradients=(),
     ),
 )
-for q in (0.0, 0.3, 1.0):
-    compare(
-        "quantile",
-        Call(
-            lambda source: [source.distinct(3, 5)],
-            lambda x, q=q: torch.quantile(x, q, 1),
-            {"q": q, "axis": 1},
-            values.PRECISE,
-            layouts=values.LAYOUTS[:4],
-            floor="largest",
-        ),
-    )
 reduction(
     "ptp",
     lambda x, axes, keepdims: torch.amax(x, axes, keepdims) - torch.amin(x, axes, keepdims),

@@ -59,6 +59,32 @@ moves("slice", lambda x: x.flip(1)[:, ::2], (3, 8), {"axis": 1, "begin": 7, "end
 moves("slice_axes", lambda x: x[1:4:2, 0:3], (5, 4), {"begin": (1, 0), "end": (4, 3), "step": (2, 1)})
 moves("diagonal", lambda x: torch.diagonal(x, 1, 0, 2), (3, 2, 4), {"offset": 1, "axis1": 0, "axis2": 2})
 moves("diagonal", lambda x: torch.diagonal(x, -1, 0, 1), (3, 4), {"offset": -1, "axis1": 0, "axis2": 1})
+for k in (-2, 0, 1, 9):
+    for shape in ((3, 4), (2, 5, 3), (0, 3), (2, 3, 0), (2, 33, 64)):
+        moves("tril", lambda x, k=k: torch.tril(x, k), shape, {"k": k})
+        moves("triu", lambda x, k=k: torch.triu(x, k), shape, {"k": k})
+    for shape in ((3,), (3, 4), (0,)):
+        if k < 9:
+            moves("diag", lambda x, k=k: torch.diag(x, k), shape, {"k": k})
+for source, destination in (((0,), (-1,)), ((0, 1), (2, 0)), ((2,), (0,)), ((), ())):
+    moves(
+        "moveaxis",
+        lambda x, s=source, d=destination: torch.movedim(x, s, d),
+        (2, 3, 4),
+        {"source": source, "destination": destination},
+    )
+for k, axes in ((1, (0, 1)), (2, (0, 1)), (3, (1, 2)), (-3, (2, 0)), (4, (0, 1))):
+    moves("rot90", lambda x, k=k, axes=axes: torch.rot90(x, k, axes), (2, 3, 4), {"k": k, "axes": axes})
+for xy in (False, True):
+    compare(
+        "meshgrid",
+        Call(
+            of((3,), (4,)),
+            lambda *parts, xy=xy: tuple(torch.meshgrid(*parts, indexing="xy" if xy else "ij")),
+            {"xy": xy},
+            values.ALL,
+        ),
+    )
 moves("detach", lambda x: x.detach(), (3, 4), {}, gradients=())
 for axis in (0, 1, -1):
     compare(
@@ -186,6 +212,33 @@ for start, stop, step in ((0.0, 7.0, 2.0), (5.0, 0.0, -1.5), (1.0, 1.0, 1.0), (-
                     start, stop, step, dtype=DTYPES[dtype]
                 ),
                 {"start": start, "stop": stop, "step": step, "dtype": Word(dtype)},
+                ("float32",),
+                layouts=("contiguous",),
+            ),
+        )
+for start, stop, count in ((0.0, 1.0, 5), (3.0, -3.0, 7), (2.0, 9.0, 1), (0.1, 0.8, 10), (1.0, 2.0, 0)):
+    for dtype in values.PRECISE:
+        compare(
+            "linspace",
+            Call(
+                made,
+                lambda start=start, stop=stop, count=count, dtype=dtype: torch.linspace(
+                    start, stop, count, dtype=DTYPES[dtype]
+                ),
+                {"start": start, "stop": stop, "count": count, "dtype": Word(dtype)},
+                ("float32",),
+                layouts=("contiguous",),
+                floor=1.0,
+            ),
+        )
+for rows, columns in ((3, 3), (2, 5), (4, 0)):
+    for dtype in values.ALL:
+        compare(
+            "eye",
+            Call(
+                made,
+                lambda rows=rows, columns=columns, dtype=dtype: torch.eye(rows, columns, dtype=DTYPES[dtype]),
+                {"rows": rows, "columns": columns, "dtype": Word(dtype)},
                 ("float32",),
                 layouts=("contiguous",),
             ),

@@ -55,3 +55,15 @@ for invert in (False, True):
             gradients=(),
         ),
     )
+for right in (False, True):
+    compare(
+        "digitize",
+        Call(
+            lambda source: [source.values(4, 5), source.values(6).sort().values],
+            lambda x, edges, right=right: torch.bucketize(x, edges, right=not right),
+            {"right": right},
+            values.NUMBERS,
+            layouts=values.LAYOUTS[:4],
+            gradients=(),
+        ),
+    )

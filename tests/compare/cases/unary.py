@@ -180,3 +180,15 @@ unary(
     types=values.NUMBERS,
     attributes={"nan": 1.0, "posinf": 3.0, "neginf": -2.0},
 )
+numbers("positive", torch.positive)
+unary(
+    "frexp",
+    lambda x: tuple(torch.frexp(exact.lifted(x))),
+    types=values.FLOATING,
+)
+unary(
+    "modf",
+    lambda x: (torch.where(torch.isinf(x), torch.zeros_like(x), torch.frac(x)), torch.trunc(x)),
+    types=values.FLOATING,
+    zero_signs=False,
+)

@@ -72,6 +72,32 @@ for kernel, stride, pad, ceil in (((2, 2, 2), (2, 2, 2), (0, 0, 0), False), ((3,
                 **SUMS,
             ),
         )
+for size in ((1, 1, 1), (2, 3, 2), (5, 4, 7)):
+    compare(
+        "adaptive_avg_pool3d",
+        Call(of((2, 2, 5, 4, 6)), lambda x, size=size: F.adaptive_avg_pool3d(x, size), {"output_size": size}, **SUMS),
+    )
+    compare(
+        "adaptive_max_pool3d",
+        Call(
+            lambda source: [source.distinct(2, 2, 5, 4, 6)],
+            lambda x, size=size: F.adaptive_max_pool3d(x, size),
+            {"output_size": size},
+            layouts=values.LAYOUTS[:4],
+            **SUMS,
+        ),
+    )
+for p in (1.0, 2.0, 3.0):
+    # PyTorch does not take magnitudes.
+    compare(
+        "lp_pool3d",
+        Call(
+            of((2, 2, 5, 4, 6), low=0.2, high=3),
+            lambda x, p=p: F.lp_pool3d(x, p, (2, 2, 3), (1, 2, 2)),
+            {"p": p, "kernel": (2, 2, 3), "stride": (1, 2, 2)},
+            **SUMS,
+        ),
+    )
 for kernel, stride, pad, dilation in (((3, 2), (1, 2), (1, 0), (1, 1)), ((2, 2), (2, 1), (0, 2), (1, 2))):
     how = {"kernel": kernel, "stride": stride, "pad": pad, "dilation": dilation}
     compare(

@@ -18,6 +18,9 @@ without(
     "sample_gamma",
     "sample_poisson",
     "sample_categorical",
+    "random_permutation",
+    "random_choice",
+    "sample_multinomial",
 )
 without("its bodies are traced programs, which the C interface does not make", "foreach", "while_loop", "cond")
 without("moves an array between devices, its elements stay", "to")

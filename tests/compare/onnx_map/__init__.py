@@ -1,3 +1,3 @@
 """What ONNX's operators are in Sluice, by family: importing this fills the table."""
 
-from . import elementwise, neural, shapes, sums  # noqa: F401
+from . import elementwise, images, neural, recurrent, shapes, sums  # noqa: F401

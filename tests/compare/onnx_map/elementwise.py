@@ -67,7 +67,8 @@ def plain(call):
 def divide(call):
     # Whole quotients are cut off in ONNX, and go down here: the same of numbers of one sign.
     whole = not call.inputs[0].dtype.startswith(("float", "bfloat"))
-    if whole and any(bool((array.tensor() < 0).any()) for array in call.inputs):
+    signed = [array for array in call.inputs if array.dtype.startswith("int")]
+    if whole and any(bool((array.tensor() < 0).any()) for array in signed):
         raise NoCounterpart("whole quotients cut off at 0")
     return call.run("floor_divide" if whole else "divide", call.inputs)
 

@@ -21,7 +21,7 @@ def same_pads(call, x, kernel, strides, dilations):
 
 def window(call, x, kernel):
     n = len(kernel)
-    if n not in (1, 2):
+    if n not in (1, 2, 3):
         raise NoCounterpart(f"{n} spatial axes")
     strides = list(call.attribute("strides") or [1] * n)
     dilations = list(call.attribute("dilations") or [1] * n)
@@ -44,6 +44,8 @@ def convolution(call):
     how = {**told(len(kernel), strides, pads, dilations), "groups": call.attribute("group", 1)}
     if len(kernel) == 1:
         return call.run("convolution1d", call.all_given(), **how)
+    if len(kernel) == 3:
+        return call.run("convolution3d", call.all_given(), **how)
     return call.run("convolution", call.all_given(), **how, bias=call.given(2))
 
 
@@ -51,7 +53,7 @@ def convolution(call):
 def deconvolution(call):
     kernel = list(call.attribute("kernel_shape") or call.inputs[1].shape[2:])
     n = len(kernel)
-    if n not in (1, 2):
+    if n not in (1, 2, 3):
         raise NoCounterpart(f"{n} spatial axes")
     if call.attribute("output_shape") is not None or call.attribute("auto_pad", "NOTSET") not in ("NOTSET", "VALID"):
         raise NoCounterpart("padding that follows from the result's shape")
@@ -59,14 +61,15 @@ def deconvolution(call):
     dilations = list(call.attribute("dilations") or [1] * n)
     adj = list(call.attribute("output_padding") or [0] * n)
     how = {**told(n, strides, call.attribute("pads") or [0] * (2 * n), dilations), "groups": call.attribute("group", 1)}
-    return call.run(
-        "deconvolution1d" if n == 1 else "deconvolution", call.all_given(), **how, adj=adj[0] if n == 1 else tuple(adj)
-    )
+    name = {1: "deconvolution1d", 2: "deconvolution", 3: "deconvolution3d"}[n]
+    return call.run(name, call.all_given(), **how, adj=adj[0] if n == 1 else tuple(adj))
 
 
 @onnx_operator("MaxPool", "AveragePool", "LpPool")
 def pool(call):
     x = call.inputs[0]
+    if "float" not in x.dtype:
+        raise NoCounterpart(f"pools of {x.dtype}")
     kernel = list(call.attribute("kernel_shape"))
     strides, dilations, pads = window(call, x, kernel)
     if any(dilation != 1 for dilation in dilations):
@@ -87,11 +90,25 @@ def pool(call):
     return call.run(name, [x], **how)
 
 
-@onnx_operator("GlobalAveragePool", "GlobalMaxPool")
+@onnx_operator("GlobalAveragePool", "GlobalMaxPool", "GlobalLpPool")
 def global_pool(call):
-    if len(call.inputs[0].shape) != 4:
-        raise NoCounterpart("other than 2 spatial axes")
-    return call.run("max_pool2d" if "Max" in call.node.op_type else "avg_pool2d", call.inputs, **{"global": True})
+    n = len(call.inputs[0].shape) - 2
+    if n not in (1, 2, 3):
+        raise NoCounterpart(f"{n} spatial axes")
+    how = {"global": True}
+    if call.node.op_type == "GlobalLpPool":
+        how["p"] = float(call.attribute("p", 2))
+    name = {"GlobalAveragePool": "avg", "GlobalMaxPool": "max", "GlobalLpPool": "lp"}[call.node.op_type]
+    return call.run(f"{name}_pool{n}d", call.inputs, **how)
+
+
+@onnx_operator("LpNormalization")
+def lp_normalization(call):
+    x, axis = call.inputs[0], axis_of(call, -1, len(call.inputs[0].shape))
+    size = call.run("norm", [x], order=float(call.attribute("p", 2)), axes=(axis,), keepdims=True)[0]
+    # What is 0 stays so.
+    is_zero = call.run("equal", [size], number=0)[0]
+    return call.run("divide", [x, call.run("add", [size, is_zero])[0]])
 
 
 @onnx_operator("Softmax", "LogSoftmax")

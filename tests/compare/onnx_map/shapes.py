@@ -225,3 +225,20 @@ def constant_of_shape(call):
         raise NoCounterpart("a type that there is not")
     number = 0 if value is None else tensor_of(value).item()
     return call.run("full", [], shape=tuple(call.host(0)), dtype=Word(dtype), value=number)
+
+
+@onnx_operator("Trilu")
+def triangle(call):
+    k = call.host(1, 0)
+    k = k[0] if isinstance(k, list) else k
+    return call.run("triu" if call.attribute("upper", 1) else "tril", call.inputs[:1], k=k)
+
+
+@onnx_operator("EyeLike")
+def eye(call):
+    rows, columns = call.inputs[0].shape
+    to = call.attribute("dtype")
+    if to is not None and to not in ONNX_TYPES:
+        raise NoCounterpart("a type that there is not")
+    dtype = call.inputs[0].dtype if to is None else ONNX_TYPES[to]
+    return call.run("eye", [], rows=rows, columns=columns, k=call.attribute("k", 0), dtype=Word(dtype))

@@ -12,6 +12,8 @@ REDUCTIONS = {
     "ReduceL1": "l1_norm",
     "ReduceL2": "l2_norm",
     "ReduceLogSumExp": "logsumexp",
+    "ReduceSumSquare": "sum",
+    "ReduceLogSum": "sum",
 }
 
 
@@ -26,7 +28,11 @@ def reduce(call):
         raise NoCounterpart("no axes on purpose, of more than a sum")
     if call.node.op_type in ("ReduceMax", "ReduceMin") and 0 in x.shape:
         raise NoCounterpart("the largest of nothing, which is refused")
+    if call.node.op_type == "ReduceSumSquare":
+        x = call.run("square", [x])[0]
     result = call.run(REDUCTIONS[call.node.op_type], [x], axes=tuple(axes), keepdims=keepdims)[0]
+    if call.node.op_type == "ReduceLogSum":
+        result = call.run("log", [result])[0]
     return [cast(call, result, x.dtype)]  # sums of whole numbers are int64
 
 
