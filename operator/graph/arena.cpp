@@ -43,7 +43,7 @@ Sharing sharing_of(const PlanOptions& options) {
 }  // namespace
 
 Arena::Arena(const Graph& graph, const PlanOptions& options, Engine& engine)
-    : graph_(graph), engine_(engine), binding_(graph, sharing_of(options), engine) {
+    : graph_(graph), engine_(engine), binding_(graph, sharing_of(options), engine), poisons_(options.poison) {
   for (const ValueId value : binding_.outside()) {
     if (graph.values[value].source != Source::input)
       continue;
@@ -286,6 +286,8 @@ Arrays Arena::run(std::span<const NDArray> inputs, SourceLocation site) {
   copy_rewritten_inputs(inputs, site);
   binding_.draw(engine_, site);
   binding_.raise_versions();
+  if (poisons_)
+    binding_.poison(std::span(arrays).subspan(results_begin_), site);
   credit_ = std::min<double>(credit_ + 1 / k_runs_a_recording, k_most_recordings);
   Recording* const recording = records_ && !is_large_ ? recording_for(arrays) : nullptr;
   if (records_ && recording == nullptr)

@@ -294,6 +294,25 @@ void Binding::note_written() {
   }
 }
 
+void Binding::poison(std::span<const NDArray> results, SourceLocation site) const {
+  const auto fill = [&](const NDArray& array, std::int64_t bytes) {
+    if (bytes > 0)
+      on_slot(array, {{bytes}, uint8, array.device()}, {1}).assign(255, site);
+  };
+  const auto size = [](const NDArray& array) {
+    return array.size() * static_cast<std::int64_t>(size_of(array.dtype()));
+  };
+  for (const NDArray& slot : slots_)
+    fill(slot, size(slot));
+  for (const NDArray& result : results)
+    fill(result, size(result));
+  for (ValueId id = 0; id < graph_.values.size(); ++id) {
+    const bool is_own = graph_.values[id].source == Source::result && graph_.root(id) == id && !is_outside_[id];
+    if (is_own && arrays_[id].defined() && !memory_.slot_of[id])
+      fill(arrays_[id], size(arrays_[id]));
+  }
+}
+
 void Binding::raise_versions() const {
   for (const ValueId id : written_)
     arrays_[id].object()->buffer->raise_version();

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <unordered_set>
 #include <vector>
@@ -56,6 +57,8 @@ class Binding {
 
   /// Says where this run's random numbers begin, as if each node had drawn its own when it was reached.
   void draw(Engine& engine, SourceLocation site) const;
+  /// See PlanOptions::poison. `results`: those of attach().
+  void poison(std::span<const NDArray> results, SourceLocation site) const;
   /// For gradients that were recorded before: what the graph writes in memory of others is not what it was.
   void raise_versions() const;
   bool writes_outside() const noexcept { return !written_.empty(); }
