@@ -125,23 +125,23 @@ void Binding::bind_random(Engine& engine, Device device) {
   random_.push_back(std::move(made));
 }
 
-void Binding::draw(Engine& engine, SourceLocation site) const {
+void Binding::draw(Engine& engine, SourceLocation site) {
   if (random_.empty())
     return;
-  std::vector<RandomBlock> drawn(graph_.values.size());
+  drawn_.resize(graph_.values.size());
   for (const Node& node : graph_.nodes) {
     for (const ValueId input : node.inputs) {
       if (graph_.values[input].source == Source::random)
-        drawn[input] = engine.take_random(graph_.values[input].counters);
+        drawn_[input] = engine.take_random(graph_.values[input].counters);
     }
   }
   for (const RandomStates& states : random_) {
-    std::vector<std::int64_t> words;
+    words_.clear();
     for (const ValueId id : states.values) {
-      words.push_back(static_cast<std::int64_t>(drawn[id].seed));
-      words.push_back(static_cast<std::int64_t>(drawn[id].offset));
+      words_.push_back(static_cast<std::int64_t>(drawn_[id].seed));
+      words_.push_back(static_cast<std::int64_t>(drawn_[id].offset));
     }
-    sluice::detail::write_words(std::move(words), states.states, site);
+    sluice::detail::write_words(words_, states.states, site);
   }
 }
 

@@ -49,14 +49,14 @@ struct PlanOptions {
   /// Memory serves again as soon as the nodes in their order are done with it: less of it, and fewer of them side by
   /// side (Sharing::in_order).
   bool share_in_order = false;
+  /// For tests: before each run all memory for results is filled with bytes of 0xff, NaNs and -1. A kernel that reads
+  /// what nobody wrote gives other results then.
+  bool poison = false;
   /// Bytes that the results may take in an arena (PlanMemory::bytes); 0: however many. Where they take more, memory is
   /// shared in order; where that is not enough, values that are read long after they were made are computed again
   /// instead of being kept: cheap ones first, as few as will do, or as far as it goes. Results stay the same to the
   /// last bit (with_recomputation()). Not with share_memory = false.
   std::size_t memory_budget = 0;
-  /// For tests: before each run all memory for results is filled with bytes of 0xff, NaNs and -1. A kernel that reads
-  /// what nobody wrote gives other results then.
-  bool poison = false;
 };
 
 /// What each arena of a plan holds.

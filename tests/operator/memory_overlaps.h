@@ -76,22 +76,20 @@ class ParallelSchedule {
 /// May the node that makes `later` write it over `earlier`, which it reads?
 inline bool may_be_in_place(const graph::Graph& graph, std::size_t at, graph::ValueId earlier, graph::ValueId later) {
   const graph::Node& node = graph.nodes[at];
-  std::size_t reads = 0, place = 0, result = 0;
-  for (std::size_t i = 0; i < node.inputs.size(); ++i) {
-    if (graph.root(node.inputs[i]) == earlier) {
-      ++reads;
-      place = i;
-    }
-  }
+  std::size_t result = 0;
   for (std::size_t i = 0; i < node.results.size(); ++i) {
     if (graph.root(node.results[i].value) == earlier)
       return false;
     if (node.results[i].value == later)
       result = i;
   }
+  for (std::size_t i = 0; i < node.inputs.size(); ++i) {  // another view of it lies otherwise
+    if (graph.root(node.inputs[i]) == earlier &&
+        (node.inputs[i] != earlier || !detail::writes_over(*node.op, i, result)))
+      return false;
+  }
   const ArraySpec &from = graph.values[earlier].spec, &to = graph.values[later].spec;
-  return reads == 1 && node.inputs[place] == earlier && from.shape == to.shape &&
-         size_of(from.dtype) == size_of(to.dtype) && detail::writes_over(*node.op, place, result);
+  return from.shape == to.shape && size_of(from.dtype) == size_of(to.dtype);
 }
 
 /// What is wrong with a plan of a graph's memory; "" if nothing is. With Sharing::proven nodes that may run beside each

@@ -27,7 +27,7 @@ struct Takes {
   graph::Graph graph;
 
   explicit Takes(Device device, bool cut = false) {
-    const NDArray tables[] = {arange(0, 8, {.device = device}), arange(0, 8, {.device = device})};
+    const NDArray tables[] = {arange(0, 8, 1, {.device = device}), arange(0, 8, 1, {.device = device})};
     Tracer tracer;
     const NDArray a = tracer.input({{3}, int32, device}), b = tracer.input({{3}, int32, device});
     graph = tracer.trace([&] {

@@ -153,14 +153,15 @@ void write_half(const KernelCall& call) {
   for (std::int64_t i = 0; i < call.inputs[0].size / 2; ++i)
     y[i] = x[i];
 }
-constexpr Operator k_half{.name = "half_written", .inputs = 1, .infer = infer_half, .kernels = {write_half}};
+constexpr Operator k_half{.name = "half_written", .inputs = 1, .infer = infer_half, .kernels = {on_cpu(write_half)}};
 
 }  // namespace
 
 TEST_CASE("What a kernel leaves unwritten shows in memory that is full of NaNs", "[graph][memory]") {
   graph::Tracer tracer;
   const NDArray x = tracer.input({{8}, float32, cpu()});
-  const Graph graph = tracer.trace([&] { return Arrays{invoke_one(k_half, {x}) + 0.5}; });
+  const Graph graph =
+      tracer.trace([&] { return Arrays{invoke_one(k_half, {x}, {}, SourceLocation::current()) + 0.5}; });
   const NDArray given = full({8}, 1.0f);
   Plan plan(graph, {.poison = true});
   const std::vector<float> got = plan.run({&given, 1})[0].to_vector<float>();

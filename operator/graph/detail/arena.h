@@ -55,7 +55,7 @@ class Arena {
   std::size_t bytes_outside(std::size_t begin) const;
   bool are_results_small() const;
   bool is_large() const;
-  Arrays arrays_from_outside(std::span<const NDArray> inputs, SourceLocation site);
+  void bring(std::span<const NDArray> inputs, Arrays& arrays, SourceLocation site);
   void add_results(Arrays& arrays);
   Recording* recording_for(const Arrays& arrays);
   Recording* find_recording(const Arrays& arrays);
@@ -86,6 +86,7 @@ class Arena {
   bool keeps_results_ = false, is_large_ = false;
   std::vector<const void*> addresses_;  // of the run's arrays
   std::vector<Var> changing_;           // their Vars, while they are used
+  Arrays brought_;                      // from outside, during a run
   Arrays own_;                          // in place of arrays at other addresses each time
   std::unique_ptr<Recording> own_recording_;
   std::vector<Segment> segments_;  // regions go before the memory that is theirs
