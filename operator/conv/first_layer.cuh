@@ -109,7 +109,7 @@ struct FirstPieces {
       const int below = p.by_used.divide(at), piece = at - below * p.used;
       const std::int32_t row = down * k_first_down + below - p.pad[0], column = 2 * piece - p.pad[1];
       const bool inside = below < k_first_down && row >= 0 && row < p.height;
-      const T* const from = p.x + ((image * p.height + row) * p.width + column) * p.channels;
+      const T* const from = p.x + (inside ? ((image * p.height + row) * p.width + column) * p.channels : 0);
 #pragma unroll
       for (int pixel = 0; pixel < 2; ++pixel) {
         const bool there = inside && column + pixel >= 0 && column + pixel < p.width;

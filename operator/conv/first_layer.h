@@ -7,7 +7,8 @@
 
 namespace sluice::detail {
 
-/// Whether these kernels take the pass. Arrays have channels last; no extent is 0. By shape, type and device alone.
+/// Whether these kernels take the pass. Arrays have channels last; no extent is 0. By shape, type, device and
+/// whether `y` begins at 16 bytes.
 bool is_first_layer(
     const Queue& queue, ConvolutionPass pass, const ConvolutionGeometry& g, MemoryOrder order, const void* y);
 

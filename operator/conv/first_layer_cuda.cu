@@ -26,18 +26,16 @@ struct FirstForward {
   bool relu;
 };
 
-/// Where things lie in shared memory behind the ring.
+/// Where things begin in shared memory, in bytes: the ring, then these.
 struct ForwardRoom {
-  unsigned char* weight;
-  float* behind;  // of each channel the scale, then the shift
-  unsigned char* lines;
+  int weight, behind, lines, end;  // behind: of each channel the scale, then the shift
 
   template <class T>
-  __host__ __device__ ForwardRoom(const FirstLayer<T>& p, unsigned char* room)
-      : weight(room + first_ring_bytes(p)),
-        behind(reinterpret_cast<float*>(weight + p.kernel[0] * k_first_beside * k_square_column)),
-        lines(reinterpret_cast<unsigned char*>(behind) + k_behind_room) {}
-  __host__ __device__ unsigned char* end() const { return lines + k_lines_room; }
+  __host__ __device__ explicit ForwardRoom(const FirstLayer<T>& p)
+      : weight(first_ring_bytes(p)),
+        behind(weight + p.kernel[0] * k_first_beside * k_square_column),
+        lines(behind + k_behind_room),
+        end(lines + k_lines_room) {}
 };
 
 #if SLUICE_WARPGROUPS
@@ -144,16 +142,21 @@ __device__ std::uint32_t pair_of(float one, float other) {
 /// memory, from where outputs go in whole lines.
 template <class T>
 __device__ void finish(
-    const FirstForward<T>& p, const ForwardRoom& room, float (&sums)[k_sums], std::int32_t first, std::int32_t end) {
+    const FirstForward<T>& p,
+    const float* behind,
+    unsigned char* all_lines,
+    float (&sums)[k_sums],
+    std::int32_t first,
+    std::int32_t end) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
-  unsigned char* const lines = room.lines + static_cast<int>(threadIdx.x) / 32 * (k_warp_outputs * k_line);
+  unsigned char* const lines = all_lines + static_cast<int>(threadIdx.x) / 32 * (k_warp_outputs * k_line);
   const bool scaled = p.scale != nullptr || p.shift != nullptr;
 #pragma unroll
   for (int j = 0; j < k_sums; j += 4) {
     const int channel = 2 * j + lane % 4 * 2;
     if (scaled) {
-      const float2 scale = *reinterpret_cast<const float2*>(room.behind + channel);
-      const float2 shift = *reinterpret_cast<const float2*>(room.behind + k_first_channels + channel);
+      const float2 scale = *reinterpret_cast<const float2*>(behind + channel);
+      const float2 shift = *reinterpret_cast<const float2*>(behind + k_first_channels + channel);
 #pragma unroll
       for (int below = 0; below < 4; below += 2) {
         sums[j + below] = sums[j + below] * scale.x + shift.x;
@@ -206,14 +209,16 @@ __global__ void __launch_bounds__(k_first_threads, k_first_blocks)
     first_forward_kernel([[maybe_unused]] const __grid_constant__ FirstForward<T> p) {
 #if SLUICE_WARPGROUPS
   const FirstRing ring{shared_room<k_most_room>(), p.layer.stages, p.layer.stage_bytes};
-  const ForwardRoom room(p.layer, ring.room);
+  const ForwardRoom places(p.layer);
+  unsigned char* const weight = ring.room + places.weight;
+  auto* const behind = reinterpret_cast<float*>(ring.room + places.behind);
   ring.make();
   show_barriers();
 #endif
   start_early();
 #if SLUICE_WARPGROUPS
-  take_weight(p, room.weight);
-  take_behind(p, room.behind);
+  take_weight(p, weight);
+  take_behind(p, behind);
   show_products();
   __syncthreads();
   if (threadIdx.x >= k_first_readers)
@@ -222,8 +227,9 @@ __global__ void __launch_bounds__(k_first_threads, k_first_blocks)
   read_rows(p.layer, ring, [&](std::int32_t row, int stage) {
     for (int column = warp / 4 * 64; column < width; column += 2 * 64) {
       float sums[k_sums];
-      add_up<Down>(p.layer, ring, room.weight, stage, column, sums);
-      finish(p, room, sums, row * width + column + warp % 4 * k_warp_outputs, (row + 1) * width);
+      add_up<Down>(p.layer, ring, weight, stage, column, sums);
+      const std::int32_t first = row * width + column + warp % 4 * k_warp_outputs;
+      finish(p, behind, ring.room + places.lines, sums, first, (row + 1) * width);
     }
   });
 #endif
@@ -241,8 +247,7 @@ void forward(
       .relu = then.relu};
   constexpr auto kernel = first_forward_kernel<T, Down>;
   allow_shared<kernel, k_most_room>(queue.device().index);
-  const auto bytes =
-      static_cast<std::size_t>(ForwardRoom(p.layer, nullptr).end() - static_cast<unsigned char*>(nullptr));
+  const auto bytes = static_cast<std::size_t>(ForwardRoom(p.layer).end);
   const cudaStream_t stream = stream_of(queue);
   kernel<<<first_blocks(p.layer), k_first_threads, bytes, stream>>>(p);
   check_early_launch("convolution", stream);
