@@ -222,7 +222,7 @@ struct Operator {
 
 /// All operators by name, those of plugins too, for tools (listing, parsing a graph file).
 SLUICE_API std::vector<const Operator*> operators();
-/// The operator of that name; null if there is none.
+/// The operator of that name, or of NumPy's for it (`var`: see docs/operators.md); null if there is none.
 SLUICE_API const Operator* find_operator(std::string_view name);
 /// Adds an operator, of a plugin say: operators() and find_operator() then know it, and invoke() takes it like any
 /// other. It may be of a type derived from Operator: kernel, inference and gradient are given it, with its state. It is
