@@ -21,6 +21,7 @@ namespace {
 struct Refusal {
   const char* name;
   const char* says;
+  bool in_kernel = false;  // which tells of indices on a GPU in words of its own
 };
 
 const std::vector<Refusal> k_refusals = {
@@ -32,17 +33,17 @@ const std::vector<Refusal> k_refusals = {
     {"add_along_axis", "nothing to take from"},
     {"slice_axes and ", "nothing to take from"},
     {"pick", "nothing to pick from"},
-    {"cross entropy", "is outside [0, 0)"},
-    {"likelihood", "is outside [0, 0)"},
-    {"take_places", "is out of bounds for axis 1 with size 0"},
-    {"sequence_last", "of 0 steps at most"},
-    {"softmax_cross_entropy_both", "is outside [0, 0)"},
+    {"cross entropy", "is outside [0, 0)", true},
+    {"likelihood", "is outside [0, 0)", true},
+    {"take_places", "is out of bounds for axis 1 with size 0", true},
+    {"sequence_last", "of 0 steps at most", true},
+    {"softmax_cross_entropy_both", "is outside [0, 0)", true},
     {"slice_a", "index 1 is out of bounds"},
     {"embedding", "padding 3 is no row"},
     {"true_entries", "truths of shape (6,) beside a row of shape (0,)"},
     {"topk", "k is 2"},
-    {"roi_align", ", of 0"},
-    {"ctc_loss", "a length of data of sequence"},
+    {"roi_align", ", of 0", true},
+    {"ctc_loss", "a length of data of sequence", true},
     {"ctc_", "of at least a class, the blank"},
     {"box_nms", "does not fit boxes of 0 numbers"},
     {"index_assign", "does not broadcast"},  // the places are as many as before
@@ -90,7 +91,9 @@ std::set<const Refusal*>& refused() {
 
 bool is_refusal(const std::string& name, const std::string& error) {
   for (const Refusal& entry : k_refusals) {
-    if (begins(name, entry.name) && error.find(entry.says) != std::string::npos) {
+    const char* const says =
+        entry.in_kernel && begins(error, "a kernel on gpu") ? "what it wrote for that element is 0" : entry.says;
+    if (begins(name, entry.name) && error.find(says) != std::string::npos) {
       refused().insert(&entry);
       return true;
     }
@@ -105,7 +108,11 @@ struct Setting {
   bool views = true;  // false: copied into dense arrays
 };
 
-constexpr Layout k_lying[] = {Layout::dense, Layout::stepped, Layout::transposed, Layout::repeated};
+// A simulated GPU takes its time.
+std::vector<Layout> lying(Device device) {
+  return device.is_gpu() ? std::vector{Layout::dense, Layout::repeated}
+                         : std::vector{Layout::dense, Layout::stepped, Layout::transposed, Layout::repeated};
+}
 
 NDArray base_of(const Setting& s, const Shape& shape, std::uint64_t seed, double low, double high, DType dtype) {
   return random_array(base_shape(s.layout, shape), seed, low, high, dtype).to(s.device).detach();
@@ -218,7 +225,7 @@ void check_all_differentiable(Device device, const std::vector<DType>& types) {
     for (const FreeExtent& free : free_extents_of(c)) {
       const DifferentiableCase empty = of_shapes(c, with_extent(c.shapes, free, 0));
       for (const DType dtype : types) {
-        for (const Layout layout : k_lying) {
+        for (const Layout layout : lying(device)) {
           const auto check = [&](const Arrays& made) {
             const std::string found = shape_difference(c.name, free, made);
             return found.empty() ? gradient_difference(empty, layout, made) : found;
@@ -256,7 +263,7 @@ void check_forward(Device device, const std::vector<PlainCase>& cases, const std
         continue;
       for (const FreeExtent& free : all) {
         const PlainCase empty = of_shapes(c, with_extent(shapes_of(c), free, 0));
-        for (const Layout layout : k_lying) {
+        for (const Layout layout : lying(device)) {
           const auto run = [&](const Setting& s) { return plain(empty, s); };
           const auto check = [&](const Arrays& made) { return shape_difference(c.op, free, made); };
           const std::string found = wrong(c.op, {device, dtype, layout}, run, check);
@@ -267,7 +274,7 @@ void check_forward(Device device, const std::vector<PlainCase>& cases, const std
       }
     }
   }
-  CHECK(count > 2000);
+  CHECK(count > 1000);
 }
 
 }  // namespace

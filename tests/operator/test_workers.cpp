@@ -28,8 +28,8 @@ struct Large {
   bool all = false;  // of each free extent more, not of the first alone
 };
 
-// What goes step by step along its first extent, or makes a square of it.
-const std::vector<std::string> k_not_in_rows = {"foreach", "rnn", "pinv"};
+// What goes step by step along its first extent.
+const std::vector<std::string> k_not_in_rows = {"foreach", "rnn"};
 
 // Elements of the largest input or result: two pieces of any kernel's where the rows are many; where all extents are
 // larger, two of any product's.
