@@ -44,15 +44,22 @@ std::vector<ArraySpec> specs_of_entries(const Arrays& data) {
 }
 
 // What no turn gave: on the tape where data and states are, as what turns give is.
-NDArray of_no_turn(ArraySpec spec, const Arrays& data, const Arrays& states, SourceLocation site) {
-  spec.shape.insert(0, 0);
-  NDArray none = zeros(spec.shape, {.dtype = spec.dtype, .device = spec.device}, site);
-  for (const Arrays* from : {&data, &states}) {
-    for (const NDArray& x : *from) {
-      if (is_floating(spec.dtype) && is_floating(x.dtype()))
-        none = add(
-            none, sum(x.reshape({-1}, site).slice(0, 0, 0, 1, site), {0}, false, site).astype(spec.dtype, site), site);
+Arrays of_no_turn(
+    const std::vector<ArraySpec>& outputs, const Arrays& data, const Arrays& states, SourceLocation site) {
+  Arrays none;
+  for (const ArraySpec& spec : outputs) {
+    Shape shape = spec.shape;
+    shape.insert(0, 0);
+    NDArray made = zeros(shape, {.dtype = spec.dtype, .device = spec.device}, site);
+    for (const Arrays* from : {&data, &states}) {
+      for (const NDArray& x : *from) {
+        if (!is_floating(spec.dtype) || !is_floating(x.dtype()))
+          continue;
+        const NDArray nothing = sum(x.reshape({-1}, site).slice(0, 0, 0, 1, site), {0}, false, site);
+        made = add(made, nothing.astype(spec.dtype, site), site);
+      }
     }
+    none.push_back(std::move(made));
   }
   return none;
 }
@@ -70,12 +77,10 @@ LoopResult unrolled(const ForeachBody& body, const Arrays& data, const Arrays& s
       here.push_back(array[static_cast<std::size_t>(turn)]);
     turns.add(body(here, turns.states()));
   }
-  if (length == 0) {
-    LoopResult result{{}, turns.states()};
-    for (const ArraySpec& spec : control::specs_of_outputs(body, specs_of_entries(data), states, k_name))
-      result.outputs.push_back(of_no_turn(spec, data, states, site));
-    return result;
-  }
+  if (length == 0)
+    return {
+        of_no_turn(control::specs_of_outputs(body, specs_of_entries(data), states, k_name), data, states, site),
+        states};
   return {turns.stacked(length, site), turns.states()};
 }
 

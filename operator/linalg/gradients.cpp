@@ -219,10 +219,13 @@ Arrays pinv_gradient(const GradientCall& call) {
   const NDArray &a = call.inputs[0], &p = call.outputs[0], &dp = call.output_grads[0];
   if (!dp.defined())
     return {NDArray()};
-  const NDArray left = matmul(turned(dp), by_turned(p, p)), right = by_turned(turned_by(p, p), dp);
-  const NDArray outside_left = subtract(left, matmul(a, matmul(p, left)));
-  const NDArray outside_right = subtract(right, matmul(matmul(right, p), a));
-  const NDArray within = by_turned(turned_by(p, dp), p);
+  // Whatever is square on the way is of the shorter side.
+  const bool tall = a.shape()[a.ndim() - 2] >= a.shape().back();
+  const NDArray left = tall ? turned_by(dp, by_turned(p, p)) : by_turned(turned_by(dp, p), p);
+  const NDArray right = tall ? turned_by(p, by_turned(p, dp)) : by_turned(turned_by(p, p), dp);
+  const NDArray outside_left = subtract(left, tall ? matmul(a, matmul(p, left)) : matmul(matmul(a, p), left));
+  const NDArray outside_right = subtract(right, tall ? matmul(right, matmul(p, a)) : matmul(matmul(right, p), a));
+  const NDArray within = tall ? turned_by(p, by_turned(dp, p)) : by_turned(turned_by(p, dp), p);
   return {subtract(add(outside_left, outside_right), within)};
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 
+#include "tests/operator/every_case.h"
 #include "tests/support/compare.h"
 
 namespace sluice::test {
@@ -134,6 +135,21 @@ PlainCase of_shapes(PlainCase c, const std::vector<Shape>& shapes) {
   for (std::size_t i = 0; i < shapes.size(); ++i)
     c.inputs[i].first = shapes[i];
   return c;
+}
+
+PlainCase forward_of(const DifferentiableCase& c) {
+  PlainCase made{c.name, {}, {}, c.low, c.high};
+  for (const Shape& shape : c.shapes)
+    made.inputs.emplace_back(shape, std::nullopt);
+  made.f = [f = c.f](const Arrays& in, DType) { return Arrays{f({in.begin(), in.end()})}; };
+  return made;
+}
+
+std::vector<PlainCase> every_forward_case() {
+  std::vector<PlainCase> cases = every_plain_case();
+  for (const DifferentiableCase& c : every_differentiable_case())
+    cases.push_back(forward_of(c));
+  return cases;
 }
 
 std::vector<FreeExtent> free_extents_of(const DifferentiableCase& c) {

@@ -39,4 +39,9 @@ DifferentiableCase of_shapes(DifferentiableCase c, std::vector<Shape> shapes);
 PlainCase of_shapes(PlainCase c, const std::vector<Shape>& shapes);
 std::vector<Shape> shapes_of(const PlainCase& c);
 
+/// Forward alone, of types that have no gradient.
+PlainCase forward_of(const DifferentiableCase& c);
+/// Those of every_plain_case(), and forward of every_differentiable_case().
+std::vector<PlainCase> every_forward_case();
+
 }  // namespace sluice::test

@@ -1,7 +1,8 @@
 // Every operator of arrays without elements: each extent that its shape rule leaves free (extents.h) is 0 once, in
 // inputs that lie in memory in several ways, forward, backward from head gradients that are as empty as the results,
-// and backward once more. Shapes are those that the rule gives for 0, values what dense arrays on the CPU give, and
-// where no result has an element no input has a gradient but 0.
+// and backward once more. Shapes are those that the rule gives for 0, values what dense arrays on the CPU give, these
+// what float64 gives, and where no result has an element no input has a gradient but 0.
+#include <algorithm>
 #include <set>
 #include <string>
 #include <vector>
@@ -21,6 +22,7 @@ namespace {
 struct Refusal {
   const char* name;
   const char* says;
+  bool in_kernel = false;  // which tells of indices on a GPU in words of its own
 };
 
 const std::vector<Refusal> k_refusals = {
@@ -32,17 +34,17 @@ const std::vector<Refusal> k_refusals = {
     {"add_along_axis", "nothing to take from"},
     {"slice_axes and ", "nothing to take from"},
     {"pick", "nothing to pick from"},
-    {"cross entropy", "is outside [0, 0)"},
-    {"likelihood", "is outside [0, 0)"},
-    {"take_places", "is out of bounds for axis 1 with size 0"},
-    {"sequence_last", "of 0 steps at most"},
-    {"softmax_cross_entropy_both", "is outside [0, 0)"},
+    {"cross entropy", "is outside [0, 0)", true},
+    {"likelihood", "is outside [0, 0)", true},
+    {"take_places", "is out of bounds for axis 1 with size 0", true},
+    {"sequence_last", "of 0 steps at most", true},
+    {"softmax_cross_entropy_both", "is outside [0, 0)", true},
     {"slice_a", "index 1 is out of bounds"},
     {"embedding", "padding 3 is no row"},
     {"true_entries", "truths of shape (6,) beside a row of shape (0,)"},
     {"topk", "k is 2"},
-    {"roi_align", "is of image 0, of 0"},
-    {"ctc_loss", "a length of data of sequence"},
+    {"roi_align", ", of 0", true},
+    {"ctc_loss", "a length of data of sequence", true},
     {"ctc_", "of at least a class, the blank"},
     {"box_nms", "does not fit boxes of 0 numbers"},
     {"index_assign", "does not broadcast"},  // the places are as many as before
@@ -90,7 +92,9 @@ std::set<const Refusal*>& refused() {
 
 bool is_refusal(const std::string& name, const std::string& error) {
   for (const Refusal& entry : k_refusals) {
-    if (begins(name, entry.name) && error.find(entry.says) != std::string::npos) {
+    const char* const says =
+        entry.in_kernel && begins(error, "a kernel on gpu") ? "what it wrote for that element is 0" : entry.says;
+    if (begins(name, entry.name) && error.find(says) != std::string::npos) {
       refused().insert(&entry);
       return true;
     }
@@ -105,7 +109,11 @@ struct Setting {
   bool views = true;  // false: copied into dense arrays
 };
 
-constexpr Layout k_lying[] = {Layout::dense, Layout::stepped, Layout::transposed, Layout::repeated};
+// A simulated GPU takes its time.
+std::vector<Layout> lying(Device device) {
+  return device.is_gpu() ? std::vector{Layout::dense, Layout::repeated}
+                         : std::vector{Layout::dense, Layout::stepped, Layout::transposed, Layout::repeated};
+}
 
 NDArray base_of(const Setting& s, const Shape& shape, std::uint64_t seed, double low, double high, DType dtype) {
   return random_array(base_shape(s.layout, shape), seed, low, high, dtype).to(s.device).detach();
@@ -185,9 +193,19 @@ std::string gradient_difference(const DifferentiableCase& c, Layout layout, cons
   return {};
 }
 
-std::string value_difference(const Arrays& got, const Arrays& want) {
+// What float64 gives another answer to: other numbers are drawn of it, or it is refused.
+const std::vector<std::string> k_not_of_float64 = {"random_", "attention_fused"};
+
+DType wide_of(const std::string& name, const Setting& s) {
+  const bool has_other = std::any_of(
+      k_not_of_float64.begin(), k_not_of_float64.end(), [&](const std::string& with) { return begins(name, with); });
+  const bool is_dense = s.layout == Layout::dense && s.device.is_cpu();
+  return is_dense && is_floating(s.dtype) && !has_other ? float64 : s.dtype;
+}
+
+std::string value_difference(DType dtype, const Arrays& got, const Arrays& want) {
   for (std::size_t i = 0; i < want.size(); ++i) {
-    const Tolerance close = tolerance_of(want[i].dtype());
+    const Tolerance close = tolerance_of(is_floating(got[i].dtype()) ? dtype : got[i].dtype());
     const std::string found =
         differences(got[i].to(cpu()), want[i].to(cpu()), {20 * close.relative, 20 * close.absolute});
     if (!found.empty())
@@ -204,8 +222,9 @@ std::string wrong(const std::string& name, const Setting& s, const Run& run, con
     for (const NDArray& array : made)
       array.wait_to_read();
     std::string found = check(made);
-    if (found.empty() && (s.layout != Layout::dense || s.device.is_gpu()))
-      found = value_difference(made, run({cpu(), s.dtype, s.layout, false}));
+    const DType wide = wide_of(name, s);
+    if (found.empty() && (s.layout != Layout::dense || s.device.is_gpu() || wide != s.dtype))
+      found = value_difference(s.dtype, made, run({cpu(), wide, s.layout, false}));
     return found;
   } catch (const Error& error) {
     return is_refusal(name, error.what()) ? "" : error.what();
@@ -218,7 +237,7 @@ void check_all_differentiable(Device device, const std::vector<DType>& types) {
     for (const FreeExtent& free : free_extents_of(c)) {
       const DifferentiableCase empty = of_shapes(c, with_extent(c.shapes, free, 0));
       for (const DType dtype : types) {
-        for (const Layout layout : k_lying) {
+        for (const Layout layout : lying(device)) {
           const auto check = [&](const Arrays& made) {
             const std::string found = shape_difference(c.name, free, made);
             return found.empty() ? gradient_difference(empty, layout, made) : found;
@@ -247,16 +266,16 @@ bool takes(const PlainCase& c, DType dtype) {
   }
 }
 
-void check_all_plain(Device device, const std::vector<DType>& types) {
+void check_forward(Device device, const std::vector<PlainCase>& cases, const std::vector<DType>& types) {
   int count = 0;
-  for (const PlainCase& c : every_plain_case()) {
+  for (const PlainCase& c : cases) {
     const std::vector<FreeExtent> all = free_extents_of(c);
     for (const DType dtype : types) {
       if (!takes(c, dtype))
         continue;
       for (const FreeExtent& free : all) {
         const PlainCase empty = of_shapes(c, with_extent(shapes_of(c), free, 0));
-        for (const Layout layout : k_lying) {
+        for (const Layout layout : lying(device)) {
           const auto run = [&](const Setting& s) { return plain(empty, s); };
           const auto check = [&](const Arrays& made) { return shape_difference(c.op, free, made); };
           const std::string found = wrong(c.op, {device, dtype, layout}, run, check);
@@ -267,14 +286,15 @@ void check_all_plain(Device device, const std::vector<DType>& types) {
       }
     }
   }
-  CHECK(count > 2000);
+  CHECK(count > 1000);
 }
 
 }  // namespace
 
 TEST_CASE("Operators and their gradients take arrays without elements", "[nothing]") {
   check_all_differentiable(cpu(), {float32, float64, float16});
-  check_all_plain(cpu(), {float32, bfloat16, int32, bool_, uint16});
+  check_forward(cpu(), every_plain_case(), {float32, bfloat16});
+  check_forward(cpu(), every_forward_case(), {int32, bool_, uint16});
   std::string unused;
   for (const Refusal& entry : k_refusals) {
     if (!refused().contains(&entry))
@@ -286,5 +306,6 @@ TEST_CASE("Operators and their gradients take arrays without elements", "[nothin
 TEST_CASE("Operators and their gradients take arrays without elements on a GPU", "[nothing][gpu]") {
   SLUICE_NEEDS_GPUS(1);
   check_all_differentiable(gpu(), {float32, float16});
-  check_all_plain(gpu(), {float32, int32});
+  check_forward(gpu(), every_plain_case(), {float32});
+  check_forward(gpu(), every_forward_case(), {int32});
 }
