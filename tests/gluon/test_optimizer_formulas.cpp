@@ -106,6 +106,45 @@ double sign(double x) {
   return x > 0 ? 1 : x < 0 ? -1 : 0;
 }
 
+/// Adafactor's direction, of means of rows and columns where there are some: epsilon1 is 1e-3, beta2_decay -0.6.
+Numbers factored_direction(Told& s) {
+  const double b = std::pow(s.t, -0.6);
+  Numbers u(s.size());
+  if (s.columns > 1) {
+    double of_rows = 0;
+    for (std::int64_t row = 0; row < s.rows; ++row) {
+      double mean = 0;
+      for (std::int64_t column = 0; column < s.columns; ++column) {
+        const double g = s.g[static_cast<std::size_t>(row * s.columns + column)];
+        mean += g * g / static_cast<double>(s.columns);
+      }
+      double& r = s.a[static_cast<std::size_t>(row)];
+      r += b * (mean - r);
+      of_rows += r / static_cast<double>(s.rows);
+    }
+    for (std::int64_t column = 0; column < s.columns; ++column) {
+      double mean = 0;
+      for (std::int64_t row = 0; row < s.rows; ++row) {
+        const double g = s.g[static_cast<std::size_t>(row * s.columns + column)];
+        mean += g * g / static_cast<double>(s.rows);
+      }
+      double& c = s.b[static_cast<std::size_t>(column)];
+      c += b * (mean - c);
+    }
+    for (std::size_t i = 0; i < s.size(); ++i) {
+      const auto columns = static_cast<std::size_t>(s.columns);
+      const double variance = s.a[i / columns] * s.b[i % columns] / std::max(of_rows, 1e-3);
+      u[i] = s.g[i] / std::sqrt(std::max(variance, 1e-6));
+    }
+  } else {
+    for (std::size_t i = 0; i < s.size(); ++i) {
+      s.a[i] += b * (s.g[i] * s.g[i] - s.a[i]);
+      u[i] = s.g[i] / std::sqrt(std::max(s.a[i], 1e-6));
+    }
+  }
+  return u;
+}
+
 }  // namespace
 
 TEST_CASE("SGD and NAG follow their formulas over 50 steps", "[gluon][trainer]") {
@@ -286,40 +325,8 @@ TEST_CASE("Adafactor follows its formula over 50 steps, relative, scaled and cli
               .weight_decay = 0.03,
               .clip_gradient = 1},
           [=](Told& s) {
-            const double b = std::pow(s.t, -0.6), n = static_cast<double>(s.size());
-            Numbers u(s.size());
-            if (s.columns > 1) {
-              double of_rows = 0;
-              for (std::int64_t row = 0; row < s.rows; ++row) {
-                double mean = 0;
-                for (std::int64_t column = 0; column < s.columns; ++column) {
-                  const double g = s.g[static_cast<std::size_t>(row * s.columns + column)];
-                  mean += g * g / static_cast<double>(s.columns);
-                }
-                double& r = s.a[static_cast<std::size_t>(row)];
-                r += b * (mean - r);
-                of_rows += r / static_cast<double>(s.rows);
-              }
-              for (std::int64_t column = 0; column < s.columns; ++column) {
-                double mean = 0;
-                for (std::int64_t row = 0; row < s.rows; ++row) {
-                  const double g = s.g[static_cast<std::size_t>(row * s.columns + column)];
-                  mean += g * g / static_cast<double>(s.rows);
-                }
-                double& c = s.b[static_cast<std::size_t>(column)];
-                c += b * (mean - c);
-              }
-              for (std::size_t i = 0; i < s.size(); ++i) {
-                const auto columns = static_cast<std::size_t>(s.columns);
-                const double variance = s.a[i / columns] * s.b[i % columns] / std::max(of_rows, 1e-3);
-                u[i] = s.g[i] / std::sqrt(std::max(variance, 1e-6));
-              }
-            } else {
-              for (std::size_t i = 0; i < s.size(); ++i) {
-                s.a[i] += b * (s.g[i] * s.g[i] - s.a[i]);
-                u[i] = s.g[i] / std::sqrt(std::max(s.a[i], 1e-6));
-              }
-            }
+            const Numbers u = factored_direction(s);
+            const double n = static_cast<double>(s.size());
             const double cut = std::max(1.0, s.norm(u) / std::sqrt(n) / 0.8);
             double length = relative ? std::min(lr, 1 / std::sqrt(s.t)) : lr;
             if (scales)
