@@ -6,9 +6,8 @@
 
 #include <sluice/engine/error.h>
 #include <sluice/engine/region.h>
+#include <sluice/gluon/detail/block_members.h>
 #include <sluice/gluon/detail/called.h>
-#include <sluice/gluon/detail/child_slot.h>
-#include <sluice/gluon/detail/hybrid.h>
 #include <sluice/gluon/detail/layer_watch.h>
 #include <sluice/gluon/detail/network_changes.h>
 #include <sluice/ndarray/autograd.h>
@@ -47,37 +46,6 @@ struct NotesChange {
 }  // namespace
 
 }  // namespace detail
-
-struct Block::Members {
-  std::deque<Parameter> parameters;  // a deque: growing moves nothing
-  std::vector<std::shared_ptr<detail::ChildSlot>> children;
-  std::shared_ptr<detail::Hybrid> hybrid;
-  detail::LayerPaths paths;  // by which the block was called by itself
-  std::atomic<bool> called{false};
-
-  // Only the first call writes.
-  void note_call() noexcept {
-    if (!called.load(std::memory_order_relaxed)) [[unlikely]]
-      called.store(true, std::memory_order_relaxed);
-  }
-
-  ~Members() {
-    for (const auto& child : children)
-      child->block.reset();  // handles that outlive the block say so
-  }
-
-  void check_new(const std::string& name) const {
-    require(!name.empty() && name.find('.') == std::string::npos, [&] {
-      return message("'", name, "' cannot name a parameter or a child: it is empty or contains a dot");
-    });
-    bool taken = false;
-    for (const Parameter& parameter : parameters)
-      taken |= parameter.name() == name;
-    for (const auto& child : children)
-      taken |= child->name == name;
-    require(!taken, [&] { return message("the block has a parameter or a child '", name, "' already"); });
-  }
-};
 
 Block::Block() : members_(std::make_unique<Members>()) {}
 Block::Block(Block&&) noexcept = default;
@@ -174,6 +142,13 @@ Arrays Block::compute(std::span<const NDArray> inputs) const {
   if (detail::LayerWatch* const watch = detail::LayerWatch::current();
       watch != nullptr && sluice::detail::calls_are_taken()) [[unlikely]]
     return watch->watched(*this, detail::LayerCall::path(), [&] { return forward_all(inputs); });
+  if (detail::hooks_exist() && !sluice::detail::calls_are_taken()) [[unlikely]]
+    return compute_watched(inputs);
+  return compute_as_asked(inputs);
+}
+
+// As a graph, if it is hybridized.
+Arrays Block::compute_as_asked(std::span<const NDArray> inputs) const {
   const std::shared_ptr<detail::Hybrid>& hybrid = members().hybrid;
   if (hybrid == nullptr || sluice::detail::calls_are_taken() || region_records())
     return forward_all(inputs);
@@ -256,6 +231,23 @@ Arrays Block::forward_all(std::span<const NDArray> inputs) const {
 void Block::initialize(const init::Initializer& init, Device device, bool force_reinit, SourceLocation site) {
   for (const auto& [path, parameter] : collect_params())
     parameter.initialize_as(path, init, device, force_reinit, site);
+}
+
+void Block::initialize(const init::Load& init, Device device, bool force_reinit, SourceLocation site) {
+  const ParameterDict parameters = collect_params();
+  const auto is_asked = [&](const Parameter& one) { return force_reinit || !one.is_initialized(); };
+  for (const auto& [path, parameter] : parameters) {
+    if (is_asked(parameter))
+      init.check(path, parameter.shape(), parameter.has_initializer());
+  }
+  for (const auto& [path, parameter] : parameters) {
+    if (!is_asked(parameter))
+      continue;
+    if (const NDArray value = init.find(path); value.defined())
+      parameter.set_data(value.to(device));
+    else
+      parameter.initialize_as(path, init.fallback(), device, force_reinit, site);
+  }
 }
 
 void Block::initialize(const init::Mixed& init, Device device, bool force_reinit, SourceLocation site) {
@@ -342,6 +334,13 @@ void Block::apply(const std::function<void(Block&)>& visit) {
   for (const auto& child : members().children)
     child->block->apply(visit);
   visit(*this);
+}
+
+void Block::setattr(std::string_view name, double value) {
+  collect_params().setattr(name, value);
+}
+void Block::setattr(std::string_view name, GradReq value) {
+  collect_params().setattr(name, value);
 }
 
 void Block::cast(DType dtype) {

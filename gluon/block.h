@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <functional>
 #include <initializer_list>
+#include <iosfwd>
 #include <map>
 #include <memory>
 #include <optional>
@@ -16,7 +17,9 @@
 #include <vector>
 
 #include <sluice/engine/export.h>
+#include <sluice/gluon/block_options.h>
 #include <sluice/gluon/child.h>
+#include <sluice/gluon/hook.h>
 #include <sluice/gluon/hybrid.h>
 #include <sluice/gluon/init.h>
 #include <sluice/gluon/parameter.h>
@@ -89,6 +92,14 @@ class SLUICE_API Block {
   /// for one that needs it and that no pattern matches.
   void initialize(
       const init::Mixed& init,
+      Device device = cpu(),
+      bool force_reinit = false,
+      SourceLocation site = SourceLocation::current());
+
+  /// The same with values that were saved (MXNet's init.Load): each parameter by its name, others by load's fallback.
+  /// Throws ValueError for one that has neither, ShapeError, before anything is initialised.
+  void initialize(
+      const init::Load& init,
       Device device = cpu(),
       bool force_reinit = false,
       SourceLocation site = SourceLocation::current());
@@ -193,10 +204,39 @@ class SLUICE_API Block {
       const ExportOptions& options = {},
       SourceLocation site = SourceLocation::current()) const;
 
+  /// Functions that see each call of this block: before forward, with what it is given; behind it, with what it gave
+  /// too; and each operator that it and the layers inside it call, with what that gives, with `monitor_all` with what
+  /// it is given too (Gluon's names; docs there apply). They look and change nothing; what they throw, the call throws.
+  /// The arrays need not be computed yet: reading one waits for it. They run on the thread that calls the block,
+  /// several at once where threads do, in the order in which they were registered, and record what they call as the
+  /// caller does. They stay until the handle says otherwise. Throws ValueError for an empty function.
+  ///
+  /// A hybridized block calls its own forward hooks around its graph, at each call. Where it has op hooks, or a layer
+  /// inside it has any hook, it runs by hand as long as they are there, with the same values: Gluon's would not see
+  /// those layers. What is traced calls no hooks, for its arrays have no values: TrainStep, Predictor, export_to(),
+  /// summary(), bodies of loops. Registering changes the block, so that nobody may call it meanwhile; detaching does
+  /// not.
+  HookHandle register_forward_pre_hook(ForwardPreHook hook);
+  HookHandle register_forward_hook(ForwardHook hook);
+  HookHandle register_op_hook(OpHook hook, bool monitor_all = false);
+
+  /// What the block's class is called: "Dense".
+  std::string type_name() const;
+  /// What it was made with, by name, as layers say it (note_options()); sizes of inputs that the first call says are 0.
+  std::vector<NamedValue> options() const;
+  /// The same as text, without what is as it is by default: "784 -> 128, activation=relu".
+  std::string options_text() const;
+
+  /// Sets "lr_mult" or "wd_mult", or "grad_req", of all parameters (Gluon's setattr): see ParameterDict::setattr().
+  void setattr(std::string_view name, double value);
+  void setattr(std::string_view name, GradReq value);
+
   /// Changes the type of all parameters. Layers that need another type for some override it.
   virtual void cast(DType dtype);
   /// Moves all parameters.
   void to(Device device);
+  /// The same by Gluon's name.
+  void reset_device(Device device) { to(device); }
   void zero_grad();
 
  protected:
@@ -211,6 +251,8 @@ class SLUICE_API Block {
   /// Throws ValueError, which names the block's type, unless there are `wanted` inputs.
   void require_inputs(std::span<const NDArray> inputs, std::size_t wanted) const;
 
+  /// For constructors: adds to options(). Of a class that others are derived from, theirs come behind.
+  void note_options(OptionNotes notes);
   /// Declares a parameter. The reference lives as long as the block, wherever it moves. Throws ValueError if the
   /// name is taken or contains a dot.
   Parameter& parameter(const std::string& name, ParameterOptions options);
@@ -245,6 +287,11 @@ class SLUICE_API Block {
   Members& members() const;
   void collect(const std::string& prefix, ParameterDict& into) const;
   Arrays compute(std::span<const NDArray> inputs) const;
+  Arrays compute_watched(std::span<const NDArray> inputs) const;
+  Arrays compute_as_asked(std::span<const NDArray> inputs) const;
+  template <class List, class Hook>
+  HookHandle add_hook(List list, Hook hook);
+  bool is_hooked_inside() const;
   Arrays run(detail::ChildSlot* slot, std::span<const NDArray> inputs, SourceLocation site, bool one = false) const;
   NDArray run_for_one(detail::ChildSlot* slot, std::span<const NDArray> inputs, SourceLocation site) const;
   std::shared_ptr<detail::ChildSlot> add_child(const std::string& name, std::shared_ptr<Block> block);
@@ -262,5 +309,14 @@ class SLUICE_API Block {
 
   std::unique_ptr<Members> members_;
 };
+
+/// The block and its children as a tree, a line each (Gluon's repr):
+///
+///     Sequential(
+///       (0): Dense(784 -> 128, activation=relu)
+///       (1): Dropout(rate=0.5)
+///     )
+SLUICE_API std::string to_string(const Block& block);
+SLUICE_API std::ostream& operator<<(std::ostream& out, const Block& block);
 
 }  // namespace sluice::gluon

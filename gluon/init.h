@@ -1,11 +1,15 @@
 #pragma once
 
+#include <cstdint>
+#include <filesystem>
 #include <functional>
+#include <map>
 #include <string>
 #include <vector>
 
 #include <sluice/engine/export.h>
 #include <sluice/ndarray/ndarray.h>
+#include <sluice/operator/rnn/rnn.h>
 
 /// Initialisers: what a parameter holds before training. Random ones draw from the engine's Philox generator on the
 /// array's own device, so one seed gives the same numbers on CPU and GPU.
@@ -142,6 +146,52 @@ class SLUICE_API LSTMBias {
 
  private:
   double forget_bias_;
+};
+
+/// Of RNNFused: those that are empty leave their part of the array as it is.
+struct RNNFusedOptions {
+  bool bidirectional = false;
+  Initializer i2h_weight_initializer = Uniform();
+  Initializer h2h_weight_initializer = Uniform();
+  Initializer i2h_bias_initializer = Zero();
+  Initializer h2h_bias_initializer = Zero();
+};
+
+/// All parameters of rnn() as the one array that it takes (MXNet's RNNFused): weights and biases of each layer and
+/// direction by initialisers of their own, which see their shapes.
+class SLUICE_API RNNFused {
+ public:
+  /// Throws ValueError for fewer layers or units than one.
+  RNNFused(RnnMode mode, std::int64_t num_layers, std::int64_t hidden_size, RNNFusedOptions options = {});
+  /// Throws ShapeError for a size that rnn() takes of no inputs.
+  void operator()(const NDArray& array) const;
+
+ private:
+  RnnMode mode_;
+  std::int64_t layers_, hidden_;
+  RNNFusedOptions options_;
+};
+
+/// Values for parameters by their names ("0.weight"), and an initialiser for those that have none (MXNet's Load). Names
+/// may begin with "arg:" or "aux:", as in files of MXNet's modules.
+class SLUICE_API Load {
+ public:
+  explicit Load(const std::map<std::string, NDArray>& arrays, Initializer fallback = {});
+  /// What save_parameters(), MXNet or others wrote. Throws FileError. The host waits for the file.
+  explicit Load(const std::filesystem::path& path, Initializer fallback = {});
+
+  /// Undefined if there is none.
+  NDArray find(const std::string& name) const;
+  const Initializer& fallback() const noexcept { return fallback_; }
+  /// Throws ValueError if a parameter without an initialiser of its own has neither a value nor a fallback, ShapeError
+  /// for a value that does not fit; an extent of 0 is not known yet.
+  void check(const std::string& name, const Shape& shape, bool has_its_own) const;
+
+ private:
+  void add(const std::string& name, const NDArray& array);
+
+  std::map<std::string, NDArray> arrays_;
+  Initializer fallback_;
 };
 
 /// An initialiser for each parameter by its name (MXNet's Mixed): `net.initialize(init::Mixed({{"bias$", init::Zero()},

@@ -106,6 +106,12 @@ CTCLoss::CTCLoss(CTCLossOptions options) : options_(std::move(options)) {
     return message(
         "CTCLoss: layout \"", layout, "\" is not NTC or TNC, or label_layout \"", of_labels, "\" not NT or TN");
   });
+  const CTCLossOptions usual;
+  note_options(OptionNotes()
+                   .add("layout", layout, usual.layout)
+                   .add("label_layout", of_labels, usual.label_layout)
+                   .add("zero_infinity", options_.zero_infinity, usual.zero_infinity)
+                   .add("weight", options_.weight, usual.weight));
 }
 
 NDArray CTCLoss::compute(const NDArray& predictions, const NDArray& labels) const {

@@ -33,7 +33,9 @@ class SLUICE_API Loss : public Block {
 /// times `weight`; weights of samples may tell elements apart.
 class SLUICE_API ElementLoss : public Loss {
  protected:
-  explicit ElementLoss(double weight, bool sums = false) noexcept : weight_(weight), sums_(sums) {}
+  explicit ElementLoss(double weight, bool sums = false) : weight_(weight), sums_(sums) {
+    note_options(OptionNotes().add("weight", weight, 1.0));
+  }
   ElementLoss(ElementLoss&&) = default;
   /// One value per element: (N, ...).
   virtual NDArray elements(const NDArray& predictions, const NDArray& labels) const = 0;
@@ -63,7 +65,13 @@ struct SoftmaxCrossEntropyOptions {
 class SLUICE_API SoftmaxCrossEntropyLoss : public ElementLoss {
  public:
   explicit SoftmaxCrossEntropyLoss(SoftmaxCrossEntropyOptions options = {})
-      : ElementLoss(options.weight), options_(options) {}
+      : ElementLoss(options.weight), options_(options) {
+    const SoftmaxCrossEntropyOptions usual;
+    note_options(OptionNotes()
+                     .add("axis", options.axis, usual.axis)
+                     .add("sparse_label", options.sparse_label, usual.sparse_label)
+                     .add("from_logits", options.from_logits, usual.from_logits));
+  }
 
  protected:
   NDArray elements(const NDArray& predictions, const NDArray& labels) const override;
@@ -81,7 +89,9 @@ struct L2Options {
 /// to the predictions' shape. Called, it throws ShapeError if the sizes differ.
 class SLUICE_API L2Loss : public ElementLoss {
  public:
-  explicit L2Loss(L2Options options = {}) : ElementLoss(options.weight / 2) {}
+  explicit L2Loss(L2Options options = {}) : ElementLoss(options.weight / 2) {
+    note_options(OptionNotes().add("weight", options.weight, 1.0));
+  }
 
  protected:
   NDArray elements(const NDArray& predictions, const NDArray& labels) const override;

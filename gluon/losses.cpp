@@ -31,6 +31,7 @@ HuberLoss::HuberLoss(HuberOptions options) : ElementLoss(options.weight), scalar
   require(std::isfinite(options.rho) && options.rho > 0, [&] {
     return message("HuberLoss: rho must be finite and positive, not ", options.rho);
   });
+  note_options(OptionNotes().add("rho", options.rho, 1.0));
 }
 
 NDArray HuberLoss::elements(const NDArray& predictions, const NDArray& labels) const {
@@ -82,7 +83,7 @@ NDArray LogisticLoss::elements(const NDArray& predictions, const NDArray& labels
 
 NDArray PoissonNLLLoss::elements(const NDArray& predictions, const NDArray& labels) const {
   const NDArray counts = labels_like(predictions, labels, "PoissonNLLLoss");
-  const double eps = predictions.dtype() == float16 ? std::max(options_.eps, std::ldexp(1, -14)) : options_.eps;
+  const double eps = predictions.dtype() == float16 ? std::max(options_.epsilon, std::ldexp(1, -14)) : options_.epsilon;
   const NDArray values =
       options_.from_logits ? exp(predictions) - counts * predictions : predictions - counts * log(predictions + eps);
   if (!options_.compute_full)
@@ -97,6 +98,7 @@ FocalLoss::FocalLoss(FocalOptions options) : ElementLoss(options.weight), option
         return message(
             "FocalLoss: alpha must be 1 at most and gamma not negative, not ", options.alpha, " and ", options.gamma);
       });
+  note_options(OptionNotes().add("alpha", options.alpha).add("gamma", options.gamma));
 }
 
 NDArray FocalLoss::elements(const NDArray& predictions, const NDArray& labels) const {

@@ -57,7 +57,9 @@ struct SigmoidBinaryCrossEntropyOptions {
 class SLUICE_API SigmoidBinaryCrossEntropyLoss : public ElementLoss {
  public:
   explicit SigmoidBinaryCrossEntropyLoss(SigmoidBinaryCrossEntropyOptions options = {})
-      : ElementLoss(options.weight), from_sigmoid_(options.from_sigmoid) {}
+      : ElementLoss(options.weight), from_sigmoid_(options.from_sigmoid) {
+    note_options(OptionNotes().add("from_sigmoid", options.from_sigmoid, false));
+  }
 
  protected:
   NDArray elements(const NDArray& predictions, const NDArray& labels) const override;
@@ -83,7 +85,9 @@ struct KLDivOptions {
 /// of MXNet 1.9): the sum over all axes but the first. A label of 0 gives 0.
 class SLUICE_API KLDivLoss : public ElementLoss {
  public:
-  explicit KLDivLoss(KLDivOptions options = {}) : ElementLoss(options.weight, true), options_(options) {}
+  explicit KLDivLoss(KLDivOptions options = {}) : ElementLoss(options.weight, true), options_(options) {
+    note_options(OptionNotes().add("from_logits", options.from_logits, true).add("axis", options.axis, -1));
+  }
 
  protected:
   NDArray elements(const NDArray& predictions, const NDArray& labels) const override;
@@ -101,7 +105,9 @@ struct HingeOptions {
 /// max(0, margin - prediction label), of labels -1 and 1 (Gluon's HingeLoss).
 class SLUICE_API HingeLoss : public ElementLoss {
  public:
-  explicit HingeLoss(HingeOptions options = {}) : ElementLoss(options.weight), margin_(options.margin) {}
+  explicit HingeLoss(HingeOptions options = {}) : ElementLoss(options.weight), margin_(options.margin) {
+    note_options(OptionNotes().add("margin", options.margin, 1.0));
+  }
 
  protected:
   NDArray elements(const NDArray& predictions, const NDArray& labels) const override;
@@ -113,7 +119,9 @@ class SLUICE_API HingeLoss : public ElementLoss {
 /// max(0, margin - prediction label)^2, of labels -1 and 1 (Gluon's SquaredHingeLoss).
 class SLUICE_API SquaredHingeLoss : public ElementLoss {
  public:
-  explicit SquaredHingeLoss(HingeOptions options = {}) : ElementLoss(options.weight), margin_(options.margin) {}
+  explicit SquaredHingeLoss(HingeOptions options = {}) : ElementLoss(options.weight), margin_(options.margin) {
+    note_options(OptionNotes().add("margin", options.margin, 1.0));
+  }
 
  protected:
   NDArray elements(const NDArray& predictions, const NDArray& labels) const override;
@@ -137,7 +145,9 @@ struct LogisticOptions {
 /// log(1 + exp(-prediction label)), of labels -1 and 1, or what that is for labels 0 and 1 (Gluon's LogisticLoss).
 class SLUICE_API LogisticLoss : public ElementLoss {
  public:
-  explicit LogisticLoss(LogisticOptions options = {}) : ElementLoss(options.weight), format_(options.label_format) {}
+  explicit LogisticLoss(LogisticOptions options = {}) : ElementLoss(options.weight), format_(options.label_format) {
+    note_options(OptionNotes().add("binary", options.label_format == LabelFormat::binary, false));
+  }
 
  protected:
   NDArray elements(const NDArray& predictions, const NDArray& labels) const override;
@@ -150,7 +160,7 @@ class SLUICE_API LogisticLoss : public ElementLoss {
 struct PoissonNLLOptions {
   bool from_logits = true;    // predictions are logarithms of the rates
   bool compute_full = false;  // with Stirling's approximation of log(label!) for labels above 1
-  double eps = 1e-8;          // added to rates before their logarithm is taken (float16: 2^-14 at least)
+  double epsilon = 1e-8;      // added to rates before their logarithm is taken (float16: 2^-14 at least)
   double weight = 1;
 };
 
@@ -158,7 +168,13 @@ struct PoissonNLLOptions {
 /// are of samples as all others').
 class SLUICE_API PoissonNLLLoss : public ElementLoss {
  public:
-  explicit PoissonNLLLoss(PoissonNLLOptions options = {}) : ElementLoss(options.weight), options_(options) {}
+  explicit PoissonNLLLoss(PoissonNLLOptions options = {}) : ElementLoss(options.weight), options_(options) {
+    const PoissonNLLOptions usual;
+    note_options(OptionNotes()
+                     .add("from_logits", options.from_logits, usual.from_logits)
+                     .add("compute_full", options.compute_full, usual.compute_full)
+                     .add("epsilon", options.epsilon, usual.epsilon));
+  }
 
  protected:
   NDArray elements(const NDArray& predictions, const NDArray& labels) const override;

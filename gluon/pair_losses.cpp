@@ -70,6 +70,7 @@ SDMLLoss::SDMLLoss(SDMLOptions options) : PairLoss(2, options.weight), smoothing
   require(smoothing_ >= 0 && smoothing_ <= 1, [&] {
     return message("SDMLLoss: smoothing_parameter must be from 0 to 1, not ", smoothing_);
   });
+  note_options(OptionNotes().add("smoothing_parameter", smoothing_));
 }
 
 NDArray SDMLLoss::compare(std::span<const NDArray> inputs) const {

@@ -13,7 +13,9 @@ namespace sluice::gluon::loss {
 /// Takes so many arrays, and weights of samples as one more.
 class SLUICE_API PairLoss : public Block {
  protected:
-  PairLoss(std::size_t arrays, double weight) noexcept : arrays_(arrays), weight_(weight) {}
+  PairLoss(std::size_t arrays, double weight) : arrays_(arrays), weight_(weight) {
+    note_options(OptionNotes().add("weight", weight, 1.0));
+  }
   PairLoss(PairLoss&&) = default;
   /// One value per sample.
   virtual NDArray compare(std::span<const NDArray> inputs) const = 0;
@@ -35,7 +37,9 @@ struct TripletOptions {
 /// ShapeError unless the three have as many elements.
 class SLUICE_API TripletLoss : public PairLoss {
  public:
-  explicit TripletLoss(TripletOptions options = {}) : PairLoss(3, options.weight), margin_(options.margin) {}
+  explicit TripletLoss(TripletOptions options = {}) : PairLoss(3, options.weight), margin_(options.margin) {
+    note_options(OptionNotes().add("margin", options.margin));
+  }
 
  protected:
   NDArray compare(std::span<const NDArray> inputs) const override;
@@ -56,7 +60,9 @@ struct CosineEmbeddingOptions {
 class SLUICE_API CosineEmbeddingLoss : public PairLoss {
  public:
   explicit CosineEmbeddingLoss(CosineEmbeddingOptions options = {})
-      : PairLoss(3, options.weight), margin_(options.margin) {}
+      : PairLoss(3, options.weight), margin_(options.margin) {
+    note_options(OptionNotes().add("margin", options.margin));
+  }
 
  protected:
   NDArray compare(std::span<const NDArray> inputs) const override;

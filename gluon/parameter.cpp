@@ -64,6 +64,7 @@ struct Waiting {
 struct Parameter::State {
   std::string name;
   ParameterOptions options;
+  bool trainable = true;  // declared so
   NDArray data;
   std::atomic<bool> ready{false};  // data may be read: set after it, by whoever made it
   // One of several first forwards makes it. Who is short of memory for it runs tasks, which may be first ones too.
@@ -100,6 +101,7 @@ Parameter::Parameter(std::string name, ParameterOptions options) : state_(std::m
   check_factor("wd_mult", name, options.wd_mult);
   state_->name = std::move(name);
   state_->options = std::move(options);
+  state_->trainable = state_->options.grad_req != GradReq::null;
 }
 
 const std::string& Parameter::name() const& noexcept {
@@ -364,37 +366,8 @@ void Parameter::note_grad() const {
   state_->used_grad_version = buffer->version();
 }
 
-void ParameterDict::insert(std::string name, Parameter parameter) {
-  require(!contains(name), [&] { return message("two parameters are called '", name, "'"); });
-  parameter.path_ = std::make_shared<const std::string>(name);
-  entries_.emplace_back(std::move(name), std::move(parameter));
-}
-
-const ParameterDict::Entry* ParameterDict::entry(std::string_view name) const noexcept {
-  const auto found = std::find_if(entries_.begin(), entries_.end(), [&](const Entry& e) { return e.first == name; });
-  return found == entries_.end() ? nullptr : &*found;
-}
-
-bool ParameterDict::contains(std::string_view name) const noexcept {
-  return entry(name) != nullptr;
-}
-
-std::optional<Parameter> ParameterDict::find(std::string_view name) const {
-  const Entry* const found = entry(name);
-  return found == nullptr ? std::nullopt : std::optional(found->second);
-}
-
-Parameter ParameterDict::operator[](std::string_view name) const {
-  const Entry* const found = entry(name);
-  require(found != nullptr, [&] { return message("no parameter is called '", name, "'; there are ", names()); });
-  return found->second;
-}
-
-std::string ParameterDict::names() const {
-  std::string joined;
-  for (const Entry& entry : entries_)
-    joined += (joined.empty() ? "" : ", ") + entry.first;
-  return joined.empty() ? "none" : joined;
+bool Parameter::is_trainable() const noexcept {
+  return state_->trainable;
 }
 
 }  // namespace sluice::gluon

@@ -46,6 +46,8 @@ class SLUICE_API Parameter {
   DType dtype() const noexcept;
   GradReq grad_req() const noexcept;
   void set_grad_req(GradReq req) const;
+  /// Whether its layer declared it to be trained: running statistics are not.
+  bool is_trainable() const noexcept;
   double lr_mult() const noexcept;
   double wd_mult() const noexcept;
   /// Factors on what the optimizer uses. Throws ValueError unless the factor is finite and not negative.
@@ -84,6 +86,8 @@ class SLUICE_API Parameter {
   void cast(DType dtype) const;
   /// Moves the array; the gradient starts anew.
   void to(Device device) const;
+  /// The same by Gluon's name.
+  void reset_device(Device device) const { to(device); }
 
   /// True if backward wrote the gradient since the last mark_grad_used() (or since it was made).
   bool grad_is_fresh() const;
@@ -141,6 +145,14 @@ class SLUICE_API ParameterDict {
   Parameter operator[](std::string_view name) const;
   /// "a, b, c", for messages.
   std::string names() const;
+  /// Sets "lr_mult" or "wd_mult" of all (Gluon's setattr). Throws ValueError for another name, and for a factor that is
+  /// not finite or negative, before any is set: net.collect_params("^body").setattr("lr_mult", 0.1).
+  void setattr(std::string_view name, double value) const;
+  /// Sets "grad_req" of all that a layer declared to be trained; GradReq::null freezes them:
+  /// net.collect_params("^body").setattr("grad_req", GradReq::null). Throws ValueError for another name.
+  void setattr(std::string_view name, GradReq value) const;
+  /// Moves all.
+  void reset_device(Device device) const;
 
   auto begin() const noexcept { return entries_.begin(); }
   auto end() const noexcept { return entries_.end(); }

@@ -77,6 +77,7 @@ class Watch final : public detail::LayerWatch {
         layers[row].outputs.push_back(output.shape());
     }
     count_parameters(layer, layers[row]);
+    layers[row].options = layer.options_text();  // sizes of inputs may have come with the call
     return outputs;
   }
 

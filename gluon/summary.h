@@ -15,6 +15,7 @@ namespace sluice::gluon {
 struct LayerSummary {
   std::string path = {};            // as in the names of its parameters: "0.body"; empty for the network itself
   std::string type = {};            // "Dense"
+  std::string options = {};         // "784 -> 128, activation=relu": Block::options_text()
   std::size_t depth = 0;            // of layers inside which it was called
   std::vector<Shape> outputs = {};  // what it gave
   std::int64_t parameters = 0;      // elements of its own ones, without those of layers inside

@@ -44,7 +44,8 @@ Cells cells_of(const LayerSummary& layer) {
     shapes += message(shapes.empty() ? "" : ", ", shape);
   const std::string parameters = unless_none(layer.parameters) + (layer.is_shared ? " (shared)" : "");
   const std::string name = layer.path.empty() ? "(network)" : layer.path;
-  return {std::string(2 * layer.depth, ' ') + name, layer.type, shapes, parameters, unless_none(layer.flops)};
+  const std::string type = layer.options.empty() ? layer.type : layer.type + '(' + layer.options + ')';
+  return {std::string(2 * layer.depth, ' ') + name, type, shapes, parameters, unless_none(layer.flops)};
 }
 
 void append_line(std::string& text, const Cells& cells, const std::array<std::size_t, 5>& widths) {

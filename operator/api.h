@@ -41,6 +41,7 @@
 #include <sluice/operator/matmul/precision.h>
 #include <sluice/operator/norm/layer_norm.h>
 #include <sluice/operator/norm/norm.h>
+#include <sluice/operator/observer.h>
 #include <sluice/operator/operator.h>
 #include <sluice/operator/order/count.h>
 #include <sluice/operator/order/lookup.h>

@@ -12,6 +12,7 @@
 #include <sluice/operator/detail/offer.h>
 #include <sluice/operator/detail/operator_node.h>
 #include <sluice/operator/invoke.h>
+#include <sluice/operator/observer.h>
 #include <sluice/operator/stored_types.h>
 
 namespace sluice {
@@ -385,16 +386,12 @@ Arrays invoke(
     SourceLocation site,
     std::span<const NDArray> destinations) {
   return detail::located(site, [&] {
-    if (detail::t_autocast != nullptr) [[unlikely]]
-      return run_cast(op, inputs, attributes, site, destinations);
-    return run(op, inputs, attributes, site, destinations);
+    const detail::Observed observed;
+    Arrays results = detail::t_autocast != nullptr ? run_cast(op, inputs, attributes, site, destinations)
+                                                   : run(op, inputs, attributes, site, destinations);
+    observed.tell(op, inputs, results);
+    return results;
   });
-}
-
-NDArray invoke_one(
-    const Operator& op, std::initializer_list<NDArray> inputs, Attributes attributes, SourceLocation site) {
-  Arrays results = invoke(op, std::span(inputs.begin(), inputs.size()), std::move(attributes), site);
-  return std::move(results.at(0));
 }
 
 }  // namespace sluice

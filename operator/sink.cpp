@@ -7,6 +7,8 @@
 #include <sluice/ndarray/detail/abstract_version.h>
 #include <sluice/ndarray/detail/array_object.h>
 #include <sluice/operator/detail/offer.h>
+#include <sluice/operator/invoke.h>
+#include <sluice/operator/observer.h>
 #include <sluice/operator/sink.h>
 
 namespace sluice {
@@ -140,6 +142,12 @@ std::uint64_t abstract_value(const NDArray& array) noexcept {
   return array.defined() && array.object()->buffer == nullptr ? array.object()->value : 0;
 }
 
+NDArray invoke_one(
+    const Operator& op, std::initializer_list<NDArray> inputs, Attributes attributes, SourceLocation site) {
+  Arrays results = invoke(op, std::span(inputs.begin(), inputs.size()), std::move(attributes), site);
+  return std::move(results.at(0));
+}
+
 Specs infer(const Operator& op, std::span<const ArraySpec> inputs, const Attributes& attributes) {
   detail::check_attributes(op, attributes);
   require<ValueError>(op.inputs < 0 || inputs.size() == static_cast<std::size_t>(op.inputs), [&] {
@@ -159,6 +167,38 @@ Specs infer(const Operator& op, std::span<const ArraySpec> inputs, const Attribu
       spec.device = inputs[0].device;
   }
   return specs;
+}
+
+constinit thread_local CallObserver* detail::t_observer [[gnu::tls_model("initial-exec")]] = nullptr;
+
+namespace {
+constinit thread_local const void* t_observed_body [[gnu::tls_model("initial-exec")]] = nullptr;
+}  // namespace
+
+CallObserver* detail::observer_here() noexcept {
+  return t_observer != nullptr && EngineAccess::body_here() == t_observed_body ? t_observer : nullptr;
+}
+
+// Of a body that runs on top of a call the observer stays as it is: nobody there is told of it.
+void detail::Observed::begin() noexcept {
+  observer_ = observer_here();
+  if (observer_ != nullptr)
+    t_observer = nullptr;
+}
+
+void detail::Observed::end() noexcept {
+  t_observer = observer_;
+}
+
+CallObserver::~CallObserver() = default;
+
+CallObserverScope::CallObserverScope(CallObserver* observer) noexcept
+    : before_(std::exchange(detail::t_observer, observer)),
+      body_before_(std::exchange(t_observed_body, detail::EngineAccess::body_here())) {}
+
+CallObserverScope::~CallObserverScope() {
+  detail::t_observer = before_;
+  t_observed_body = body_before_;
 }
 
 }  // namespace sluice

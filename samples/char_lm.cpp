@@ -1,6 +1,7 @@
 // A small transformer learns, character by character, how a text goes on, and then goes on itself.
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
@@ -33,6 +34,7 @@ struct Options {
   std::int64_t steps = 300, batch = 32, length = 64, units = 64, layers = 2, heads = 4, characters = 400;
   double learning_rate = 4e-3, temperature = 0.7;
   std::uint64_t seed = 1;
+  bool recompute = false;
   samples::MixedPrecision mixed = {};
   samples::Saving saving = {};
 };
@@ -147,22 +149,64 @@ void train(gluon::model_zoo::GPT& net, const std::shared_ptr<Pieces>& pieces, co
   options.saving.end_if_interrupted();
 }
 
-/// As many characters as asked, each drawn by what the network says of the `length` before it.
+/// Logits of what follows the last of the characters in sight, which one character more is behind each time.
+class Follower {
+ public:
+  Follower(gluon::model_zoo::GPT& net, const Options& options) : net_(net), options_(options), decoder_(net) {
+    if (options.recompute)
+      net.hybridize();
+  }
+
+  NDArray after(const std::vector<std::int32_t>& seen) {
+    const auto count = static_cast<std::int64_t>(seen.size());
+    if (options_.recompute)
+      return after_all_of(seen);
+    if (decoder_.position() >= count)  // what is in sight begins anew
+      decoder_.reset();
+    const std::vector<std::int32_t> fresh(seen.begin() + decoder_.position(), seen.end());
+    const auto length = static_cast<std::int64_t>(fresh.size());
+    return decoder_(array(fresh, {1, length}, options_.device)).slice(1, length - 1, length);
+  }
+
+ private:
+  /// What comes behind the last one it does not look at: zeros, so that all calls are of one shape.
+  NDArray after_all_of(std::vector<std::int32_t> seen) {
+    const auto count = static_cast<std::int64_t>(seen.size());
+    seen.resize(static_cast<std::size_t>(options_.length));
+    return net_(array(seen, {1, options_.length}, options_.device)).slice(1, count - 1, count);
+  }
+
+  gluon::model_zoo::GPT& net_;
+  const Options& options_;
+  gluon::model_zoo::GPTDecoder decoder_;
+};
+
+/// As many characters as asked, each drawn by what the network says of those before it: of half as many as it looks
+/// back at least, then of one more each time, until there are too many and the last half is where it begins anew.
 std::string go_on(
     gluon::model_zoo::GPT& net, const std::string& text, const Alphabet& alphabet, const Options& options) {
-  net.hybridize();
+  const std::int64_t half = std::max<std::int64_t>(options.length / 2, 1);
   std::vector<std::int32_t> seen;
-  for (std::int64_t i = 0; i < options.length; ++i)
+  for (std::int64_t i = 0; i < half; ++i)
     seen.push_back(alphabet.number(text[static_cast<std::size_t>(i)]));
   std::string written;
+  Follower follower(net, options);
+  const auto begin = std::chrono::steady_clock::now();
   for (std::int64_t i = 0; i < options.characters; ++i) {
     samples::end_if_interrupted("the text is not at its end");
-    const NDArray x =
-        array(std::vector<std::int32_t>(seen.end() - options.length, seen.end()), {1, options.length}, options.device);
-    const NDArray logits = net(x).slice(1, options.length - 1, options.length).reshape({alphabet.size()});
+    const NDArray logits = follower.after(seen).reshape({alphabet.size()});
     seen.push_back(random::categorical(softmax(logits / options.temperature)).item<std::int32_t>());
     written += alphabet.character(seen.back());
+    if (static_cast<std::int64_t>(seen.size()) > options.length)
+      seen.erase(seen.begin(), seen.end() - half);
   }
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
+  fmt::print(
+      stderr,
+      "{} characters, {:.0f}/s, {}\n",
+      options.characters,
+      static_cast<double>(options.characters) / took.count(),
+      options.recompute ? "all in sight computed again each time" : "keys and values kept");
   return written;
 }
 
@@ -225,6 +269,7 @@ int main(int argc, char** argv) {
   command.add_option("--temperature", options.temperature, "Below 1 it writes what is likelier")
       .check(samples::finite_within({.low = 0, .high = 100, .open_low = true}))
       .with_default();
+  command.add_flag("--recompute", options.recompute, "Write without keeping keys and values: slower, the same text");
   command.add_option("--seed", options.seed, "Of all random numbers").check(samples::whole_number()).with_default();
   options.mixed.add_to(command);
   options.saving.add_to(command);

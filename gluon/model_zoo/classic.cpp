@@ -1,4 +1,4 @@
-// AlexNet, VGG and SqueezeNet.
+// LeNet, AlexNet, VGG and SqueezeNet.
 #include <array>
 #include <utility>
 
@@ -35,6 +35,15 @@ void add_fire(nn::Sequential& net, std::int64_t squeezed, std::int64_t expanded)
 }
 
 }  // namespace
+
+Classifier lenet(const ModelOptions& options) {
+  nn::Sequential features;
+  features.add(nn::Conv2D(6, 5, {.padding = 2, .activation = "tanh"}), nn::AvgPool2D(2));
+  features.add(nn::Conv2D(16, 5, {.activation = "tanh"}), nn::AvgPool2D(2), nn::Flatten());
+  for (const std::int64_t units : {120, 84})
+    features.add(nn::Dense(units, {.activation = "tanh"}));
+  return {std::move(features), shared(nn::Dense(options.classes))};
+}
 
 Classifier alexnet(const ModelOptions& options) {
   nn::Sequential features;

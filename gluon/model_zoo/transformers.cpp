@@ -30,7 +30,8 @@ std::int64_t patches_in(const ViTOptions& options) {
 }  // namespace
 
 GPT::GPT(const GPTOptions& options)
-    : wte_(child("wte", nn::Embedding(options.vocabulary, options.units))),
+    : length_(options.length),
+      wte_(child("wte", nn::Embedding(options.vocabulary, options.units))),
       wpe_(child("wpe", nn::LearnedPositions(options.length, options.units))),
       dropout_(child("dropout", nn::Dropout(options.dropout))),
       body_(child(
@@ -43,7 +44,15 @@ GPT::GPT(const GPTOptions& options)
               {.dropout = options.dropout,
                .attention_dropout = options.dropout,
                .activation = "gelu_tanh",
-               .causal = true}))) {}
+               .causal = true}))) {
+  note_options(OptionNotes()
+                   .add("vocabulary", options.vocabulary)
+                   .add("length", options.length)
+                   .add("units", options.units)
+                   .add("layers", options.layers)
+                   .add("heads", options.heads)
+                   .add("dropout", options.dropout));
+}
 
 NDArray GPT::forward(const NDArray& tokens) const {
   const NDArray x = body_(dropout_(wpe_(wte_(tokens))));

@@ -30,7 +30,7 @@ void add_torchvision(std::vector<Named>& all) {
 }
 
 std::vector<Named> all_models() {
-  std::vector<Named> all{{"alexnet", alexnet}, {"inceptionv3", inception_v3}};
+  std::vector<Named> all{{"lenet", lenet}, {"alexnet", alexnet}, {"inceptionv3", inception_v3}};
   for (const int layers : {11, 13, 16, 19}) {
     for (const bool norm : {false, true})
       all.push_back({message("vgg", layers, norm ? "_bn" : ""), [=](const ModelOptions& options) {

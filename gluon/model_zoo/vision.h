@@ -37,6 +37,9 @@ class SLUICE_API Classifier : public Block {
   Child<> output_;
 };
 
+/// LeNet-5 (LeCun et al., "Gradient-based learning applied to document recognition", 1998) as it is taught since: tanh,
+/// all maps of the second convolution see all of the first, a product at the end; images (N, 1, 28, 28), or others.
+SLUICE_API Classifier lenet(const ModelOptions& options = {.classes = 10});
 /// Krizhevsky, "One weird trick", 2014; images of 224.
 SLUICE_API Classifier alexnet(const ModelOptions& options = {});
 /// Simonyan and Zisserman, 2015: 11, 13, 16 or 19 layers, `batch_norm` behind each convolution or not; images of 224.

@@ -49,6 +49,7 @@ detail::ActivationFunction detail::activation_function(std::string_view name) {
 
 Activation::Activation(std::string_view name) : function_(detail::activation_function(name)) {
   require(function_ != nullptr, [] { return "nn::Activation: there are " + known_names(); });
+  note_options(OptionNotes().add("activation", name));
 }
 
 NDArray Activation::forward(const NDArray& x) const {

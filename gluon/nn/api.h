@@ -8,6 +8,7 @@
 #include <sluice/gluon/nn/conv.h>
 #include <sluice/gluon/nn/conv1d.h>
 #include <sluice/gluon/nn/conv_transpose.h>
+#include <sluice/gluon/nn/deformable.h>
 #include <sluice/gluon/nn/dense.h>
 #include <sluice/gluon/nn/embedding.h>
 #include <sluice/gluon/nn/more_pools.h>

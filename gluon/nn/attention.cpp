@@ -2,8 +2,10 @@
 
 #include <sluice/engine/error.h>
 #include <sluice/gluon/nn/attention.h>
+#include <sluice/ndarray/create.h>
 #include <sluice/ndarray/detail/shape_watch.h>
 #include <sluice/operator/attention/attention.h>
+#include <sluice/operator/elementwise/elementwise.h>
 
 namespace sluice::gluon::nn {
 
@@ -31,6 +33,7 @@ Dense projection(std::int64_t units, const MultiHeadAttentionOptions& o) {
 MultiHeadAttention::MultiHeadAttention(std::int64_t units, std::int64_t num_heads, MultiHeadAttentionOptions options)
     : num_heads_(num_heads),
       kv_heads_(checked_heads(units, num_heads, options)),
+      width_(units / num_heads),
       dropout_(options.dropout),
       causal_(options.causal),
       turns_(options.rotary.has_value()),
@@ -40,6 +43,15 @@ MultiHeadAttention::MultiHeadAttention(std::int64_t units, std::int64_t num_head
       out_(child("out", projection(units, options))) {
   if (turns_)
     rotary_ = child("rotary", RotaryEmbedding(*options.rotary));
+  const MultiHeadAttentionOptions usual;
+  note_options(OptionNotes()
+                   .add("units", units)
+                   .add("num_heads", num_heads)
+                   .add("kv_heads", kv_heads_, num_heads)
+                   .add("dropout", options.dropout, usual.dropout)
+                   .add("causal", options.causal, usual.causal)
+                   .add("use_bias", options.use_bias, usual.use_bias)
+                   .add("dtype", options.dtype, usual.dtype));
 }
 
 Arrays MultiHeadAttention::forward_all(std::span<const NDArray> inputs) const {
@@ -70,6 +82,47 @@ Arrays MultiHeadAttention::forward_all(std::span<const NDArray> inputs) const {
   if (given > 3)
     how.mask = inputs[3];
   return {out_(join_heads(scaled_dot_product_attention(q, k, v, how, site), site))};
+}
+
+KeyValueCache MultiHeadAttention::make_cache(std::int64_t batch, std::int64_t length, Device device) const {
+  require(batch >= 1 && length >= 1, [&] {
+    return message("MultiHeadAttention: a cache of ", length, " positions of ", batch, " sequences; one at least");
+  });
+  const Parameter weight = key_->own_parameter("weight");
+  const ArrayOptions as{.dtype = weight.dtype(), .device = device};
+  const Shape shape{batch, kv_heads_, length, width_};
+  return {zeros(shape, as), zeros(shape, as)};
+}
+
+NDArray MultiHeadAttention::step(
+    const NDArray& x,
+    const NDArray& position,
+    const NDArray& seen,
+    const KeyValueCache& cache,
+    SourceLocation site) const {
+  require<ShapeError>(x.defined() && sluice::detail::unseen_shape(x).ndim() == 3, [&] {
+    return message("MultiHeadAttention: a step takes (N, length, channels), not ", x.shape());
+  });
+  const std::int64_t steps = sluice::detail::unseen_shape(x)[1];
+  const NDArray positions =
+      add(position, arange(0, static_cast<double>(steps), 1, {.dtype = int64, .device = x.device()}), site);
+  NDArray q = split_heads(query_(x, site), num_heads_, site);
+  NDArray k = split_heads(key_(x, site), kv_heads_, site);
+  if (turns_) {
+    q = rotary_(q, positions, site);
+    k = rotary_(k, positions, site);
+  }
+  cache.keys.assign({{}, {}, positions}, k, site);
+  cache.values.assign({{}, {}, positions}, split_heads(value_(x, site), kv_heads_, site), site);
+  const NDArray keys = cache.keys.astype(q.dtype(), site), values = cache.values.astype(q.dtype(), site);
+  return out_(
+      join_heads(scaled_dot_product_attention(q, keys, values, {.mask = seen, .dropout = dropout_}, site), site), site);
+}
+
+NDArray causal_mask(const NDArray& position, std::int64_t steps, std::int64_t length, SourceLocation site) {
+  const ArrayOptions as{.dtype = int64, .device = position.device()};
+  const NDArray rows = add(position, arange(0, static_cast<double>(steps), 1, as).expand_dims(1), site);
+  return less_equal(arange(0, static_cast<double>(length), 1, as), rows, site);
 }
 
 }  // namespace sluice::gluon::nn

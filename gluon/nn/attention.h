@@ -21,6 +21,12 @@ struct MultiHeadAttentionOptions {
   std::optional<RotaryOptions> rotary = {};   // queries and keys are turned by their positions (RotaryEmbedding)
 };
 
+/// Keys and values of the positions that sequences have had, each (N, heads of them, length, width): attention to these
+/// need not be computed again for the positions that follow. Copies mean the same arrays.
+struct KeyValueCache {
+  NDArray keys, values;
+};
+
 /// Attention of several heads (PyTorch nn.MultiheadAttention with batch_first): query (N, L, C), key and value (N, S,
 /// ..) give (N, L, units). One input is query, key and value; a fourth one is the mask of
 /// scaled_dot_product_attention(), which broadcasts to (N, num_heads, L, S): (N, 1, 1, S), 0 where a key is padding.
@@ -32,16 +38,35 @@ class SLUICE_API MultiHeadAttention : public Block {
   /// 1].
   MultiHeadAttention(std::int64_t units, std::int64_t num_heads, MultiHeadAttentionOptions options = {});
 
+  /// Zeros for `batch` sequences of `length` positions at most.
+  KeyValueCache make_cache(std::int64_t batch, std::int64_t length, Device device = cpu()) const;
+  /// The next positions of sequences, x (N, L, channels): what a call of all positions with a causal mask gives for
+  /// these, up to rounding. Their keys and values are written to the cache, whose arrays any graph may capture.
+  /// `position`, int64 without axes, is the number of the first; nobody checks that the last is within the cache's
+  /// length, but what lies beyond is an IndexError at the wait. `seen` (L, length), of bool, says which keys each of
+  /// them sees: causal_mask() makes it.
+  NDArray step(
+      const NDArray& x,
+      const NDArray& position,
+      const NDArray& seen,
+      const KeyValueCache& cache,
+      SourceLocation site = SourceLocation::current()) const;
+
  protected:
   Arrays forward_all(std::span<const NDArray> inputs) const override;
 
  private:
-  std::int64_t num_heads_, kv_heads_;
+  std::int64_t num_heads_, kv_heads_, width_;
   double dropout_;
   bool causal_;
   bool turns_;
   Child<Dense> query_, key_, value_, out_;
   Child<RotaryEmbedding> rotary_;
 };
+
+/// Of `steps` positions from number `position` on (int64, no axes): true where a key of a cache of `length` is theirs
+/// or one before, (steps, length).
+SLUICE_API NDArray causal_mask(
+    const NDArray& position, std::int64_t steps, std::int64_t length, SourceLocation site = SourceLocation::current());
 
 }  // namespace sluice::gluon::nn

@@ -15,6 +15,7 @@ namespace sluice::gluon::nn {
 
 Dropout::Dropout(double rate) : rate_(rate) {
   require(rate >= 0 && rate <= 1, [&] { return message("nn::Dropout: rate ", rate, " is not within [0, 1]"); });
+  note_options(OptionNotes().add("rate", rate));
 }
 
 NDArray Dropout::forward(const NDArray& x) const {
@@ -23,6 +24,7 @@ NDArray Dropout::forward(const NDArray& x) const {
 
 DropPath::DropPath(double rate) : rate_(rate) {
   require(rate >= 0 && rate <= 1, [&] { return message("nn::DropPath: rate ", rate, " is not within [0, 1]"); });
+  note_options(OptionNotes().add("rate", rate));
 }
 
 NDArray DropPath::forward(const NDArray& x) const {

@@ -1,4 +1,5 @@
 #include <sluice/engine/error.h>
+#include <sluice/gluon/detail/layer_notes.h>
 #include <sluice/gluon/nn/batch_norm.h>
 #include <sluice/ndarray/shape.h>
 
@@ -34,6 +35,7 @@ BatchNorm::BatchNorm(BatchNormOptions options)
         options.momentum,
         " within [0, 1]");
   });
+  note_options(gluon::detail::norm_notes(gamma_, options));
 }
 
 // Each of them may have its value already, from a file that lacks the others.

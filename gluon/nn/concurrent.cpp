@@ -8,6 +8,10 @@
 
 namespace sluice::gluon::nn {
 
+Concurrent::Concurrent(int axis) : axis_(axis) {
+  note_options(OptionNotes().add("axis", axis, -1));
+}
+
 NDArray Concurrent::forward(const NDArray& x) const {
   require(size() > 0, [] { return "nn::Concurrent: holds no blocks"; });
   std::vector<NDArray> results;
@@ -20,6 +24,7 @@ Residual::Residual(std::shared_ptr<Block> body, std::shared_ptr<Block> shortcut,
     : body_(child("body", std::move(body))), has_shortcut_(shortcut != nullptr), relu_(relu) {
   if (has_shortcut_)
     shortcut_ = child("shortcut", std::move(shortcut));
+  note_options(OptionNotes().add("relu", relu, true));
 }
 
 NDArray Residual::forward(const NDArray& x) const {

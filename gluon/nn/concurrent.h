@@ -18,7 +18,7 @@ class SLUICE_API Identity : public Block {
 /// HybridConcurrent). Called, it throws ValueError without blocks, ShapeError for results that do not fit.
 class SLUICE_API Concurrent : public Sequential {
  public:
-  explicit Concurrent(int axis = -1) noexcept : axis_(axis) {}
+  explicit Concurrent(int axis = -1);
 
  protected:
   NDArray forward(const NDArray& x) const override;

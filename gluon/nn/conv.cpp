@@ -1,4 +1,5 @@
 #include <sluice/engine/error.h>
+#include <sluice/gluon/detail/layer_notes.h>
 #include <sluice/gluon/nn/conv.h>
 
 namespace sluice::gluon::nn {
@@ -52,7 +53,9 @@ Conv2D::Conv2D(std::int64_t channels, Size2D kernel_size, Conv2DOptions options)
       bias_(
           options.use_bias
               ? &parameter("bias", {.shape = {channels}, .dtype = options.dtype, .init = options.bias_initializer})
-              : nullptr) {}
+              : nullptr) {
+  note_options(gluon::detail::convolution_notes(weight_, 1, options.groups, channels, kernel_size, options));
+}
 
 NDArray Conv2D::forward(const NDArray& x) const {
   if (!weight_.is_initialized()) [[unlikely]] {

@@ -1,4 +1,5 @@
 #include <sluice/engine/error.h>
+#include <sluice/gluon/detail/layer_notes.h>
 #include <sluice/gluon/nn/conv1d.h>
 
 namespace sluice::gluon::nn {
@@ -54,7 +55,9 @@ Conv1D::Conv1D(std::int64_t channels, std::int64_t kernel_size, Conv1DOptions op
       bias_(
           options.use_bias
               ? &parameter("bias", {.shape = {channels}, .dtype = options.dtype, .init = options.bias_initializer})
-              : nullptr) {}
+              : nullptr) {
+  note_options(gluon::detail::convolution_notes(weight_, 1, options.groups, channels, kernel_size, options));
+}
 
 NDArray Conv1D::forward(const NDArray& x) const {
   if (!weight_.is_initialized()) [[unlikely]] {

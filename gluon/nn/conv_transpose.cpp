@@ -1,4 +1,5 @@
 #include <sluice/engine/error.h>
+#include <sluice/gluon/detail/layer_notes.h>
 #include <sluice/gluon/nn/conv_transpose.h>
 
 namespace sluice::gluon::nn {
@@ -88,7 +89,9 @@ Conv2DTranspose::Conv2DTranspose(std::int64_t channels, Size2D kernel_size, Conv
            .init = o.weight_initializer})),
       bias_(
           o.use_bias ? &parameter("bias", {.shape = {channels}, .dtype = o.dtype, .init = o.bias_initializer})
-                     : nullptr) {}
+                     : nullptr) {
+  note_options(gluon::detail::convolution_notes(weight_, 0, 1, channels, kernel_size, o));
+}
 
 NDArray Conv2DTranspose::forward(const NDArray& x) const {
   if (!weight_.is_initialized()) [[unlikely]] {
@@ -112,7 +115,9 @@ Conv1DTranspose::Conv1DTranspose(std::int64_t channels, std::int64_t kernel_size
            .init = o.weight_initializer})),
       bias_(
           o.use_bias ? &parameter("bias", {.shape = {channels}, .dtype = o.dtype, .init = o.bias_initializer})
-                     : nullptr) {}
+                     : nullptr) {
+  note_options(gluon::detail::convolution_notes(weight_, 0, 1, channels, kernel_size, o));
+}
 
 NDArray Conv1DTranspose::forward(const NDArray& x) const {
   if (!weight_.is_initialized()) [[unlikely]]

@@ -19,6 +19,13 @@ Dense::Dense(std::int64_t units, DenseOptions options)
   require(units >= 1 && options.in_units >= 0, [&] {
     return message("nn::Dense: units = ", units, " and in_units = ", options.in_units, " must be >= 1 and >= 0");
   });
+  const DenseOptions usual;
+  note_options(OptionNotes()
+                   .sizes("in_units", weight_, 1, "units", units)
+                   .add("activation", options.activation, usual.activation)
+                   .add("use_bias", options.use_bias, usual.use_bias)
+                   .add("flatten", options.flatten, usual.flatten)
+                   .add("dtype", options.dtype, usual.dtype));
 }
 
 NDArray Dense::forward(const NDArray& x) const {

@@ -14,6 +14,11 @@ Embedding::Embedding(std::int64_t input_dim, std::int64_t output_dim, EmbeddingO
   require<IndexError>(!padding_ || (*padding_ >= -input_dim && *padding_ < input_dim), [&] {
     return message("nn::Embedding: there is no row ", *padding_, " of ", input_dim, " for padding");
   });
+  const EmbeddingOptions usual;
+  note_options(OptionNotes()
+                   .sizes("input_dim", weight_, 0, "output_dim", output_dim)
+                   .add("padding", options.padding, usual.padding)
+                   .add("dtype", options.dtype, usual.dtype));
 }
 
 NDArray Embedding::forward(const NDArray& x) const {

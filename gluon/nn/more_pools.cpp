@@ -1,4 +1,5 @@
 #include <sluice/engine/error.h>
+#include <sluice/gluon/detail/layer_notes.h>
 #include <sluice/gluon/nn/more_pools.h>
 
 namespace sluice::gluon::nn {
@@ -34,10 +35,14 @@ std::int64_t checked_size(const char* layer, std::int64_t size) {
 }  // namespace
 
 MaxPool1D::MaxPool1D(std::int64_t pool_size, Pool1DOptions options)
-    : window_(window_of("nn::MaxPool1D", pool_size, options)) {}
+    : window_(window_of("nn::MaxPool1D", pool_size, options)) {
+  note_options(gluon::detail::pool_notes(pool_size, options, false));
+}
 
 AvgPool1D::AvgPool1D(std::int64_t pool_size, Pool1DOptions options)
-    : window_(window_of("nn::AvgPool1D", pool_size, options)) {}
+    : window_(window_of("nn::AvgPool1D", pool_size, options)) {
+  note_options(gluon::detail::pool_notes(pool_size, options, true));
+}
 
 NDArray MaxPool1D::forward(const NDArray& x) const {
   return max_pool1d(x, window_, call_site());
@@ -64,10 +69,14 @@ NDArray GlobalAvgPool2D::forward(const NDArray& x) const {
 }
 
 AdaptiveAvgPool2D::AdaptiveAvgPool2D(Size2D output_size)
-    : output_size_(checked_size("nn::AdaptiveAvgPool2D", output_size)) {}
+    : output_size_(checked_size("nn::AdaptiveAvgPool2D", output_size)) {
+  note_options(OptionNotes().add("output_size", output_size));
+}
 
 AdaptiveMaxPool2D::AdaptiveMaxPool2D(Size2D output_size)
-    : output_size_(checked_size("nn::AdaptiveMaxPool2D", output_size)) {}
+    : output_size_(checked_size("nn::AdaptiveMaxPool2D", output_size)) {
+  note_options(OptionNotes().add("output_size", output_size));
+}
 
 NDArray AdaptiveAvgPool2D::forward(const NDArray& x) const {
   return adaptive_avg_pool2d(x, output_size_.shape(), call_site());

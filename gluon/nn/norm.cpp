@@ -1,6 +1,7 @@
 #include <initializer_list>
 
 #include <sluice/engine/error.h>
+#include <sluice/gluon/detail/layer_notes.h>
 #include <sluice/gluon/nn/norm.h>
 #include <sluice/ndarray/shape.h>
 #include <sluice/operator/norm/layer_norm.h>
@@ -35,6 +36,7 @@ LayerNorm::LayerNorm(LayerNormOptions options)
       gamma_(parameter("gamma", trained(options.scale, options.in_channels, options.gamma_initializer))),
       beta_(parameter("beta", trained(options.center, options.in_channels, options.beta_initializer))) {
   check_options("nn::LayerNorm", options.in_channels, options.epsilon);
+  note_options(gluon::detail::norm_notes(gamma_, options));
 }
 
 NDArray LayerNorm::forward(const NDArray& x) const {
@@ -47,6 +49,7 @@ RMSNorm::RMSNorm(RMSNormOptions options)
       epsilon_(options.epsilon),
       gamma_(parameter("gamma", trained(options.scale, options.in_channels, options.gamma_initializer))) {
   check_options("nn::RMSNorm", options.in_channels, options.epsilon);
+  note_options(gluon::detail::norm_notes(gamma_, options));
 }
 
 NDArray RMSNorm::forward(const NDArray& x) const {
@@ -60,6 +63,7 @@ GroupNorm::GroupNorm(GroupNormOptions options)
       gamma_(parameter("gamma", trained(options.scale, options.in_channels, options.gamma_initializer))),
       beta_(parameter("beta", trained(options.center, options.in_channels, options.beta_initializer))) {
   check_options("nn::GroupNorm", options.in_channels, options.epsilon);
+  note_options(gluon::detail::norm_notes(gamma_, options));
   require(options.num_groups >= 1, [&] {
     return message("nn::GroupNorm: num_groups = ", options.num_groups, " must be >= 1");
   });
@@ -76,6 +80,7 @@ InstanceNorm::InstanceNorm(InstanceNormOptions options)
       gamma_(parameter("gamma", trained(options.scale, options.in_channels, options.gamma_initializer))),
       beta_(parameter("beta", trained(options.center, options.in_channels, options.beta_initializer))) {
   check_options("nn::InstanceNorm", options.in_channels, options.epsilon);
+  note_options(gluon::detail::norm_notes(gamma_, options));
 }
 
 NDArray InstanceNorm::forward(const NDArray& x) const {

@@ -1,4 +1,5 @@
 #include <sluice/engine/error.h>
+#include <sluice/gluon/detail/layer_notes.h>
 #include <sluice/gluon/nn/pool.h>
 
 namespace sluice::gluon::nn {
@@ -32,10 +33,14 @@ PoolOptions window_of(const char* layer, const Size2D& size, const Pool2DOptions
 }  // namespace
 
 MaxPool2D::MaxPool2D(Size2D pool_size, Pool2DOptions options)
-    : window_(window_of("nn::MaxPool2D", pool_size, options)) {}
+    : window_(window_of("nn::MaxPool2D", pool_size, options)) {
+  note_options(gluon::detail::pool_notes(pool_size, options, false));
+}
 
 AvgPool2D::AvgPool2D(Size2D pool_size, Pool2DOptions options)
-    : window_(window_of("nn::AvgPool2D", pool_size, options)) {}
+    : window_(window_of("nn::AvgPool2D", pool_size, options)) {
+  note_options(gluon::detail::pool_notes(pool_size, options, true));
+}
 
 NDArray MaxPool2D::forward(const NDArray& x) const {
   return max_pool2d(x, window_, call_site());

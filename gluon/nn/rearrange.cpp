@@ -8,6 +8,7 @@ namespace sluice::gluon::nn {
 
 ReflectionPad2D::ReflectionPad2D(std::int64_t padding) : padding_(padding) {
   require(padding >= 0, [&] { return message("nn::ReflectionPad2D: padding ", padding, " is negative"); });
+  note_options(OptionNotes().add("padding", padding));
 }
 
 NDArray ReflectionPad2D::forward(const NDArray& x) const {
@@ -19,10 +20,50 @@ NDArray ReflectionPad2D::forward(const NDArray& x) const {
 
 PixelShuffle2D::PixelShuffle2D(std::int64_t factor) : factor_(factor) {
   require(factor >= 1, [&] { return message("nn::PixelShuffle2D: factor ", factor, " is below 1"); });
+  note_options(OptionNotes().add("factor", factor));
 }
 
 NDArray PixelShuffle2D::forward(const NDArray& x) const {
   return pixel_shuffle(x, factor_, call_site());
+}
+
+namespace {
+// The channels that are left, C.
+std::int64_t channels_left(const char* layer, const Shape& shape, int axes, std::int64_t factor) {
+  require<ShapeError>(shape.ndim() == axes && shape[1] % factor == 0, [&] {
+    return message(layer, ": x must have ", axes, " axes and channels that ", factor, " divides, not ", shape);
+  });
+  return shape[1] / factor;
+}
+}  // namespace
+
+PixelShuffle1D::PixelShuffle1D(std::int64_t factor) : factor_(factor) {
+  require(factor >= 1, [&] { return message("nn::PixelShuffle1D: factor ", factor, " is below 1"); });
+  note_options(OptionNotes().add("factor", factor));
+}
+
+NDArray PixelShuffle1D::forward(const NDArray& x) const {
+  const SourceLocation site = call_site();
+  const Shape& shape = sluice::detail::unseen_shape(x);
+  const std::int64_t channels = channels_left("nn::PixelShuffle1D", shape, 3, factor_), width = shape[2];
+  const NDArray apart = x.reshape({-1, channels, factor_, width}, site);
+  return apart.transpose({0, 1, 3, 2}, site).reshape({-1, channels, width * factor_}, site);
+}
+
+PixelShuffle3D::PixelShuffle3D(Size3D factor) : factor_(factor) {
+  require(factor.is_at_least(1), [&] { return message("nn::PixelShuffle3D: factor ", factor.shape(), " is below 1"); });
+  note_options(OptionNotes().add("factor", factor));
+}
+
+NDArray PixelShuffle3D::forward(const NDArray& x) const {
+  const SourceLocation site = call_site();
+  const auto [depth, height, width] = factor_;
+  const Shape& shape = sluice::detail::unseen_shape(x);
+  const std::int64_t channels = channels_left("nn::PixelShuffle3D", shape, 5, depth * height * width);
+  const std::int64_t d = shape[2], h = shape[3], w = shape[4];
+  const NDArray apart = x.reshape({-1, channels, depth, height, width, d, h, w}, site);
+  const NDArray tiled = apart.transpose({0, 1, 5, 2, 6, 3, 7, 4}, site);
+  return tiled.reshape({-1, channels, d * depth, h * height, w * width}, site);
 }
 
 }  // namespace sluice::gluon::nn

@@ -7,6 +7,7 @@ namespace sluice::gluon::nn {
 
 LeakyReLU::LeakyReLU(double alpha) : alpha_(alpha) {
   require<ValueError>(alpha >= 0, [&] { return message("nn::LeakyReLU: alpha = ", alpha, " must be >= 0"); });
+  note_options(OptionNotes().add("alpha", alpha));
 }
 
 NDArray LeakyReLU::forward(const NDArray& x) const {
@@ -19,6 +20,7 @@ PReLU::PReLU(PReLUOptions options)
   require<ValueError>(options.in_channels >= 1, [&] {
     return message("nn::PReLU: in_channels = ", options.in_channels, " must be >= 1");
   });
+  note_options(OptionNotes().add("in_channels", options.in_channels).add("dtype", options.dtype, float32));
 }
 
 NDArray PReLU::forward(const NDArray& x) const {
@@ -36,6 +38,10 @@ NDArray PReLU::forward(const NDArray& x) const {
   return prelu(x, alpha.reshape(along, call_site()), call_site());
 }
 
+ELU::ELU(double alpha) : alpha_(alpha) {
+  note_options(OptionNotes().add("alpha", alpha));
+}
+
 NDArray ELU::forward(const NDArray& x) const {
   return elu(x, alpha_, call_site());
 }
@@ -44,8 +50,16 @@ NDArray SELU::forward(const NDArray& x) const {
   return selu(x, call_site());
 }
 
+GELU::GELU(GELUForm form) : form_(form) {
+  note_options(OptionNotes().add("form", form == GELUForm::erf ? "erf" : "tanh", "erf"));
+}
+
 NDArray GELU::forward(const NDArray& x) const {
   return form_ == GELUForm::erf ? gelu(x, call_site()) : gelu_tanh(x, call_site());
+}
+
+Swish::Swish(double beta) : beta_(beta) {
+  note_options(OptionNotes().add("beta", beta, 1.0));
 }
 
 NDArray Swish::forward(const NDArray& x) const {

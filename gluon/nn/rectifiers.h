@@ -43,7 +43,7 @@ class SLUICE_API PReLU : public Block {
 /// elu: x, or alpha * (e^x - 1) where it is negative (Gluon's nn.ELU).
 class SLUICE_API ELU : public Block {
  public:
-  explicit ELU(double alpha = 1) : alpha_(alpha) {}
+  explicit ELU(double alpha = 1);
 
  protected:
   NDArray forward(const NDArray& x) const override;
@@ -64,7 +64,7 @@ enum class GELUForm : std::uint8_t { erf, tanh };
 /// gelu or gelu_tanh (Gluon's nn.GELU).
 class SLUICE_API GELU : public Block {
  public:
-  explicit GELU(GELUForm form = GELUForm::erf) : form_(form) {}
+  explicit GELU(GELUForm form = GELUForm::erf);
 
  protected:
   NDArray forward(const NDArray& x) const override;
@@ -76,7 +76,7 @@ class SLUICE_API GELU : public Block {
 /// x * sigmoid(beta * x) (Gluon's nn.Swish).
 class SLUICE_API Swish : public Block {
  public:
-  explicit Swish(double beta = 1) : beta_(beta) {}
+  explicit Swish(double beta = 1);
 
  protected:
   NDArray forward(const NDArray& x) const override;

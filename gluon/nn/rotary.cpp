@@ -62,6 +62,11 @@ RotaryEmbedding::RotaryEmbedding(RotaryOptions options) : options_(options) {
         options.base,
         " positive and finite");
   });
+  const RotaryOptions usual;
+  note_options(OptionNotes()
+                   .add("base", options.base, usual.base)
+                   .add("interleaved", options.interleaved, usual.interleaved)
+                   .add("dims", options.dims, usual.dims));
 }
 
 Arrays RotaryEmbedding::forward_all(std::span<const NDArray> inputs) const {

@@ -37,6 +37,7 @@ struct SyncBatchNorm::Moments {
 SyncBatchNorm::SyncBatchNorm(std::size_t num_devices, BatchNormOptions options)
     : BatchNorm(std::move(options)), num_devices_(num_devices) {
   require(num_devices >= 1, [] { return message("nn::SyncBatchNorm: num_devices = 0 must be >= 1"); });
+  note_options(OptionNotes().add("num_devices", num_devices));
 }
 
 void SyncBatchNorm::check(std::span<const NDArray> parts) const {

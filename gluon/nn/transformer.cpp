@@ -7,8 +7,10 @@
 #include <sluice/engine/origin.h>
 #include <sluice/gluon/nn/transformer.h>
 #include <sluice/ndarray/create.h>
+#include <sluice/ndarray/detail/shape_watch.h>
 #include <sluice/operator/concat/concat.h>
 #include <sluice/operator/elementwise/elementwise.h>
+#include <sluice/operator/gather/gather.h>
 
 namespace sluice::gluon::nn {
 
@@ -43,6 +45,17 @@ Dense product_of(std::int64_t units, std::string activation, const TransformerOp
        .weight_initializer = options.weight_initializer});
 }
 
+OptionNotes layer_notes(
+    std::int64_t units, std::int64_t hidden, std::int64_t num_heads, const TransformerOptions& options) {
+  const TransformerOptions usual;
+  return OptionNotes()
+      .add("units", units)
+      .add("hidden", hidden)
+      .add("num_heads", num_heads)
+      .add("pre_norm", options.pre_norm, usual.pre_norm)
+      .add("causal", options.causal, usual.causal);
+}
+
 /// x and what `part` makes of it, the norm before `part` or behind the sum.
 template <class Part>
 NDArray with_sum(const NDArray& x, bool pre_norm, const Child<LayerNorm>& norm, const Part& part) {
@@ -75,7 +88,9 @@ void require_sequences(const NDArray& x, const char* what) {
 PositionwiseFFN::PositionwiseFFN(std::int64_t units, std::int64_t hidden, const TransformerOptions& options)
     : first_(child("ffn_1", product_of(hidden, options.activation, options))),
       dropout_(child("dropout", Dropout(options.dropout))),
-      second_(child("ffn_2", product_of(units, "", options))) {}
+      second_(child("ffn_2", product_of(units, "", options))) {
+  note_options(OptionNotes().add("units", units).add("hidden", hidden));
+}
 
 NDArray PositionwiseFFN::forward(const NDArray& x) const {
   return second_(dropout_(first_(x)));
@@ -88,7 +103,9 @@ TransformerEncoderLayer::TransformerEncoderLayer(
       norm_1_(child("norm_1", norm_of(units, options))),
       ffn_(child("ffn", PositionwiseFFN(units, hidden, options))),
       norm_2_(child("norm_2", norm_of(units, options))),
-      dropout_(child("dropout", Dropout(options.dropout))) {}
+      dropout_(child("dropout", Dropout(options.dropout))) {
+  note_options(layer_notes(units, hidden, num_heads, options));
+}
 
 Arrays TransformerEncoderLayer::forward_all(std::span<const NDArray> inputs) const {
   const bool is_masked = inputs.size() == 2;
@@ -101,6 +118,19 @@ Arrays TransformerEncoderLayer::forward_all(std::span<const NDArray> inputs) con
   return {with_sum(attended, pre_norm_, norm_2_, [&](const NDArray& x) { return dropout_(ffn_(x)); })};
 }
 
+NDArray TransformerEncoderLayer::step(
+    const NDArray& x,
+    const NDArray& position,
+    const NDArray& seen,
+    const KeyValueCache& cache,
+    SourceLocation site) const {
+  const OriginScope here(site);
+  const NDArray attended = with_sum(x, pre_norm_, norm_1_, [&](const NDArray& normed) {
+    return dropout_(attention_->step(normed, position, seen, cache, site));
+  });
+  return with_sum(attended, pre_norm_, norm_2_, [&](const NDArray& normed) { return dropout_(ffn_(normed)); });
+}
+
 TransformerDecoderLayer::TransformerDecoderLayer(
     std::int64_t units, std::int64_t hidden, std::int64_t num_heads, const TransformerOptions& options)
     : pre_norm_(options.pre_norm),
@@ -110,7 +140,9 @@ TransformerDecoderLayer::TransformerDecoderLayer(
       norm_2_(child("norm_2", norm_of(units, options))),
       ffn_(child("ffn", PositionwiseFFN(units, hidden, options))),
       norm_3_(child("norm_3", norm_of(units, options))),
-      dropout_(child("dropout", Dropout(options.dropout))) {}
+      dropout_(child("dropout", Dropout(options.dropout))) {
+  note_options(layer_notes(units, hidden, num_heads, options));
+}
 
 Arrays TransformerDecoderLayer::forward_all(std::span<const NDArray> inputs) const {
   const bool is_masked = inputs.size() == 3;
@@ -140,7 +172,11 @@ Arrays TransformerStack::forward_all(std::span<const NDArray> inputs) const {
   std::vector<NDArray> given(inputs.begin(), inputs.end());
   for (const auto& layer : layers_)
     given[0] = layer.call(given)[0];
-  return {has_norm_ ? norm_(given[0]) : given[0]};
+  return {ended(given[0], call_site())};
+}
+
+NDArray TransformerStack::ended(const NDArray& x, SourceLocation site) const {
+  return has_norm_ ? norm_(x, site) : x;
 }
 
 TransformerEncoder::TransformerEncoder(
@@ -153,6 +189,28 @@ TransformerEncoder::TransformerEncoder(
           layers_of<TransformerEncoderLayer>("nn::TransformerEncoder", layers, units, hidden, num_heads, options),
           units,
           options) {}
+
+std::vector<KeyValueCache> TransformerEncoder::make_caches(
+    std::int64_t batch, std::int64_t length, Device device) const {
+  std::vector<KeyValueCache> caches;
+  for (const Child<>& layer : layers())
+    caches.push_back(layer.as<TransformerEncoderLayer>()->attention()->make_cache(batch, length, device));
+  return caches;
+}
+
+NDArray TransformerEncoder::step(
+    const NDArray& x, const NDArray& position, const std::vector<KeyValueCache>& caches, SourceLocation site) const {
+  require_sequences(x, "TransformerEncoder");
+  require(caches.size() == size(), [&] {
+    return message("TransformerEncoder: ", caches.size(), " caches for ", size(), " layers");
+  });
+  const std::int64_t length = caches[0].keys.shape()[2];
+  const NDArray seen = causal_mask(position, sluice::detail::unseen_shape(x)[1], length, site);
+  NDArray y = x;
+  for (std::size_t i = 0; i < caches.size(); ++i)
+    y = layers()[i].as<TransformerEncoderLayer>()->step(y, position, seen, caches[i], site);
+  return ended(y, site);
+}
 
 TransformerDecoder::TransformerDecoder(
     std::int64_t layers,
@@ -186,15 +244,27 @@ LearnedPositions::LearnedPositions(std::int64_t max_length, std::int64_t units, 
   require(max_length >= 1 && units >= 1, [&] {
     return message("nn::LearnedPositions: ", max_length, " positions of ", units, " units; there must be one at least");
   });
+  note_options(OptionNotes().add("max_length", max_length).add("units", units));
 }
 
-NDArray LearnedPositions::forward(const NDArray& x) const {
+Arrays LearnedPositions::forward_all(std::span<const NDArray> inputs) const {
+  if (inputs.size() != 2)
+    require_inputs(inputs, 1);
+  const NDArray& x = inputs[0];
   require_sequences(x, "LearnedPositions");
-  const std::int64_t length = x.shape()[1];
+  const std::int64_t length = sluice::detail::unseen_shape(x)[1];
   require<ShapeError>(length <= max_length_, [&] {
     return message("LearnedPositions: a sequence of ", length, " has no more than ", max_length_, " positions");
   });
-  return add(x, weight_.data().slice(0, 0, length), call_site());
+  const SourceLocation site = call_site();
+  if (inputs.size() == 1)
+    return {add(x, weight_.data().slice(0, 0, length), site)};
+  const NDArray& first = inputs[1];
+  require<ShapeError>(sluice::detail::unseen_shape(first).ndim() == 0, [&] {
+    return message("LearnedPositions: the position of the first has no axes, not ", first.shape());
+  });
+  const NDArray steps = arange(0, static_cast<double>(length), 1, {.dtype = int64, .device = x.device()});
+  return {add(x, take(weight_.data(), add(first, steps, site), 0), site)};
 }
 
 }  // namespace sluice::gluon::nn

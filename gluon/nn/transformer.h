@@ -56,6 +56,16 @@ class SLUICE_API TransformerEncoderLayer : public Block {
   TransformerEncoderLayer(
       std::int64_t units, std::int64_t hidden, std::int64_t num_heads, const TransformerOptions& options = {});
 
+  /// The attention inside it: make_cache().
+  const Child<MultiHeadAttention>& attention() const noexcept { return attention_; }
+  /// The next positions of sequences, as MultiHeadAttention::step(). Of the options causal makes no difference.
+  NDArray step(
+      const NDArray& x,
+      const NDArray& position,
+      const NDArray& seen,
+      const KeyValueCache& cache,
+      SourceLocation site = SourceLocation::current()) const;
+
  protected:
   Arrays forward_all(std::span<const NDArray> inputs) const override;
 
@@ -95,9 +105,16 @@ class SLUICE_API TransformerDecoderLayer : public Block {
 /// same arrays beside it, and a layer norm behind the last one where they have theirs before. Children: "0", "1", ..
 /// and "norm".
 class SLUICE_API TransformerStack : public Block {
+ public:
+  std::size_t size() const noexcept { return layers_.size(); }
+
  protected:
   TransformerStack(std::vector<std::shared_ptr<Block>> layers, std::int64_t units, const TransformerOptions& options);
   Arrays forward_all(std::span<const NDArray> inputs) const final;
+
+  const std::vector<Child<>>& layers() const noexcept { return layers_; }
+  /// What the last layer gave, with the norm behind it if there is one.
+  NDArray ended(const NDArray& x, SourceLocation site) const;
 
  private:
   std::vector<Child<>> layers_;
@@ -115,6 +132,17 @@ class SLUICE_API TransformerEncoder : public TransformerStack {
       std::int64_t hidden,
       std::int64_t num_heads,
       const TransformerOptions& options = {});
+
+  /// A cache a layer for `batch` sequences of `length` positions at most.
+  std::vector<KeyValueCache> make_caches(std::int64_t batch, std::int64_t length, Device device = cpu()) const;
+  /// The next positions x (N, L, units) of sequences: what a causal encoder gives for these in a call of all, up to
+  /// rounding. `position`, int64 without axes, is the number of the first one; see MultiHeadAttention::step(). Throws
+  /// ValueError for another number of caches than layers, and where a layer was replaced by one of another class.
+  NDArray step(
+      const NDArray& x,
+      const NDArray& position,
+      const std::vector<KeyValueCache>& caches,
+      SourceLocation site = SourceLocation::current()) const;
 };
 
 /// Decoder layers, all with the same memory (a second array) and mask (a third): x (N, L, units) gives the same shape.
@@ -137,15 +165,17 @@ class SLUICE_API SinusoidalPositions : public Block {
   NDArray forward(const NDArray& x) const override;
 };
 
-/// Adds to (N, L, units) the first L rows of a weight (max_length, units), which is trained.
+/// Adds to (N, L, units) the first L rows of a weight (max_length, units), which is trained; with an array without axes
+/// beside it, int64, those from that number on, as behind a cache: a row that there is not is an IndexError at the
+/// wait.
 class SLUICE_API LearnedPositions : public Block {
  public:
   /// Throws ValueError for a max_length or units < 1.
   LearnedPositions(std::int64_t max_length, std::int64_t units, init::Initializer weight_initializer = {});
 
  protected:
-  /// Throws ShapeError for a sequence longer than max_length.
-  NDArray forward(const NDArray& x) const override;
+  /// Throws ShapeError for a sequence longer than max_length, and for a position that has axes.
+  Arrays forward_all(std::span<const NDArray> inputs) const override;
 
  private:
   std::int64_t max_length_;

@@ -1,4 +1,5 @@
 #include <sluice/engine/error.h>
+#include <sluice/gluon/detail/layer_notes.h>
 #include <sluice/gluon/nn/volume.h>
 
 namespace sluice::gluon::nn {
@@ -96,7 +97,9 @@ Conv3D::Conv3D(std::int64_t channels, Size3D kernel_size, Conv3DOptions options)
       bias_(
           options.use_bias
               ? &parameter("bias", {.shape = {channels}, .dtype = options.dtype, .init = options.bias_initializer})
-              : nullptr) {}
+              : nullptr) {
+  note_options(gluon::detail::convolution_notes(weight_, 1, options.groups, channels, kernel_size, options));
+}
 
 NDArray Conv3D::forward(const NDArray& x) const {
   if (!weight_.is_initialized()) [[unlikely]] {
@@ -136,6 +139,7 @@ Conv3DTranspose::Conv3DTranspose(std::int64_t channels, Size3D kernel_size, Conv
     return message(
         "nn::Conv3DTranspose: output_padding ", more.shape(), " must be >= 0 and below strides ", step.shape());
   });
+  note_options(gluon::detail::convolution_notes(weight_, 0, 1, channels, kernel_size, options));
 }
 
 NDArray Conv3DTranspose::forward(const NDArray& x) const {
@@ -149,13 +153,17 @@ NDArray Conv3DTranspose::forward(const NDArray& x) const {
 }
 
 MaxPool3D::MaxPool3D(Size3D pool_size, Pool3DOptions options)
-    : window_(pool_window("nn::MaxPool3D", pool_size, options)) {}
+    : window_(pool_window("nn::MaxPool3D", pool_size, options)) {
+  note_options(gluon::detail::pool_notes(pool_size, options, false));
+}
 NDArray MaxPool3D::forward(const NDArray& x) const {
   return max_pool3d(x, window_, call_site());
 }
 
 AvgPool3D::AvgPool3D(Size3D pool_size, Pool3DOptions options)
-    : window_(pool_window("nn::AvgPool3D", pool_size, options)) {}
+    : window_(pool_window("nn::AvgPool3D", pool_size, options)) {
+  note_options(gluon::detail::pool_notes(pool_size, options, true));
+}
 NDArray AvgPool3D::forward(const NDArray& x) const {
   return avg_pool3d(x, window_, call_site());
 }

@@ -1,4 +1,5 @@
 #include <sluice/engine/error.h>
+#include <sluice/gluon/detail/layer_notes.h>
 #include <sluice/gluon/detail/mixed_types.h>
 #include <sluice/gluon/rnn/cell.h>
 #include <sluice/ndarray/create.h>
@@ -21,14 +22,16 @@ std::int64_t rows_of(const char* name, RnnMode kind, std::int64_t hidden, const 
 }
 
 // Of unroll().
-void check_steps(const char* name, std::int64_t length, const NDArray& inputs, Layout layout) {
+void check_steps(
+    const char* name, std::int64_t length, const NDArray& inputs, Layout layout, int most_axes = k_max_ndim) {
   require(inputs.defined(), [&] { return message(name, ": inputs of unroll are an undefined NDArray"); });
   const Shape& shape = unseen_shape(inputs);
   const bool is_first = layout == Layout::TNC;
-  require<ShapeError>(length >= 1 && shape.ndim() == 3 && shape[is_first ? 0 : 1] == length, [&] {
-    const char* const axes = is_first ? "(T, N, C)" : "(N, T, C)";
-    return message(name, ": unroll of ", length, " steps takes ", axes, " of as many, at least one, not ", shape);
-  });
+  require<ShapeError>(
+      length >= 1 && shape.ndim() >= 3 && shape.ndim() <= most_axes && shape[is_first ? 0 : 1] == length, [&] {
+        const char* const axes = is_first ? "(T, N, C)" : "(N, T, C)";
+        return message(name, ": unroll of ", length, " steps takes ", axes, " of as many, at least one, not ", shape);
+      });
 }
 
 }  // namespace
@@ -70,7 +73,9 @@ RecurrentCell::RecurrentCell(const char* name, RnnMode kind, std::int64_t hidden
       i2h_bias_(
           parameter("i2h_bias", {.shape = {i2h_weight_.shape()[0]}, .dtype = o.dtype, .init = o.i2h_bias_initializer})),
       h2h_bias_(parameter(
-          "h2h_bias", {.shape = {i2h_weight_.shape()[0]}, .dtype = o.dtype, .init = o.h2h_bias_initializer})) {}
+          "h2h_bias", {.shape = {i2h_weight_.shape()[0]}, .dtype = o.dtype, .init = o.h2h_bias_initializer})) {
+  note_options(gluon::detail::recurrent_notes(i2h_weight_, hidden_size, o));
+}
 
 std::size_t RecurrentCell::num_states() const {
   return sluice::detail::states_of(kind_);
@@ -126,7 +131,7 @@ Arrays RecurrentCell::forward_all(std::span<const NDArray> inputs) const {
 }
 
 Unrolled RecurrentCell::run(const Steps& steps) const {
-  check_steps(name_, steps.length, steps.inputs, steps.layout);
+  check_steps(name_, steps.length, steps.inputs, steps.layout, 3);
   const Shape& shape = unseen_shape(steps.inputs);
   if (!steps.begin_state.empty())
     check_states(shape, shape[1 - steps.axis()], steps.begin_state);

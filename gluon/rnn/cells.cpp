@@ -83,6 +83,7 @@ Unrolled SequentialRNNCell::run(const Steps& steps) const {
 
 DropoutCell::DropoutCell(double rate) : rate_(rate) {
   check_rate("rnn::DropoutCell: rate", rate);
+  note_options(OptionNotes().add("rate", rate));
 }
 
 Arrays DropoutCell::forward_all(std::span<const NDArray> inputs) const {
@@ -95,27 +96,91 @@ Unrolled DropoutCell::run(const Steps& steps) const {
   return {.outputs = dropout(steps.inputs, rate_, steps.site), .states = {}};
 }
 
-Arrays ResidualCell::forward_all(std::span<const NDArray> inputs) const {
+Arrays ModifierCell::forward_all(std::span<const NDArray> inputs) const {
   require_inputs(inputs, 1 + num_states());
-  Arrays results = cell_.call(inputs, call_site());
+  return cell_.call(inputs, call_site());
+}
+
+Arrays ResidualCell::forward_all(std::span<const NDArray> inputs) const {
+  Arrays results = ModifierCell::forward_all(inputs);
   results[0] = add(results[0], inputs[0], call_site());
   return results;
 }
 
 Unrolled ResidualCell::run(const Steps& steps) const {
-  Unrolled all = cell_->unroll(steps.length, steps.inputs, steps.begin_state, steps.layout, steps.site);
+  Unrolled all = cell()->unroll(steps.length, steps.inputs, steps.begin_state, steps.layout, steps.site);
   all.outputs = add(all.outputs, steps.inputs, steps.site);
   return all;
+}
+
+VariationalDropoutOptions VariationalDropoutCell::checked(VariationalDropoutOptions options) {
+  check_rate("rnn::VariationalDropoutCell: inputs", options.inputs);
+  check_rate("rnn::VariationalDropoutCell: states", options.states);
+  check_rate("rnn::VariationalDropoutCell: outputs", options.outputs);
+  note_options(OptionNotes()
+                   .add("inputs", options.inputs, 0.0)
+                   .add("states", options.states, 0.0)
+                   .add("outputs", options.outputs, 0.0));
+  return options;
+}
+
+Arrays VariationalDropoutCell::forward_all(std::span<const NDArray> inputs) const {
+  require_inputs(inputs, 1 + num_states());
+  Arrays given(inputs.begin(), inputs.end());
+  given[0] = dropout(given[0], options_.inputs, call_site());
+  if (given.size() > 1)
+    given[1] = dropout(given[1], options_.states, call_site());
+  Arrays results = cell().call(given, call_site());
+  results[0] = dropout(results[0], options_.outputs, call_site());
+  return results;
+}
+
+Unrolled VariationalDropoutCell::run(const Steps& steps) const {
+  const SourceLocation site = steps.site;
+  // Of one step, for all of them.
+  const auto dropped = [&](const NDArray& all, double rate) {
+    if (rate == 0 || !autograd::is_training())
+      return all;
+    return multiply(all, dropout(ones_like(all.slice(steps.axis(), 0, 1, 1, site)), rate, site), site);
+  };
+  const NDArray x = dropped(steps.inputs, options_.inputs);
+  Unrolled all;
+  if (options_.states == 0 || !autograd::is_training() || num_states() == 0) {
+    all = cell()->unroll(steps.length, x, steps.begin_state, steps.layout, site);
+  } else {
+    all = with_dropped_states(steps, x);
+  }
+  all.outputs = dropped(all.outputs, options_.outputs);
+  return all;
+}
+
+Unrolled VariationalDropoutCell::with_dropped_states(const Steps& steps, const NDArray& x) const {
+  check_count("rnn::VariationalDropoutCell", steps.begin_state.size(), steps.begin_state.empty() ? 0 : num_states());
+  Arrays states = steps.begin_state;
+  if (states.empty())
+    states = begin_state(x.shape()[1 - steps.axis()], x.device());
+  const NDArray kept = dropout(ones_like(states[0]), options_.states, steps.site);
+  std::vector<NDArray> outputs;
+  for (std::int64_t i = 0; i < steps.length; ++i) {
+    Arrays given{x.slice(steps.axis(), i, i + 1, 1, steps.site).squeeze(steps.axis(), steps.site)};
+    append(given, states);
+    given[1] = multiply(given[1], kept, steps.site);
+    const Arrays results = cell().call(given, steps.site);
+    outputs.push_back(results[0]);
+    states.assign(results.begin() + 1, results.end());
+  }
+  return {.outputs = stack(outputs, steps.axis(), steps.site), .states = states};
 }
 
 ZoneoutOptions ZoneoutCell::checked(ZoneoutOptions options) {
   check_rate("rnn::ZoneoutCell: outputs", options.outputs);
   check_rate("rnn::ZoneoutCell: states", options.states);
+  note_options(OptionNotes().add("outputs", options.outputs, 0.0).add("states", options.states, 0.0));
   return options;
 }
 
 Arrays ZoneoutCell::begin_state(std::int64_t batch_size, Device device) const {
-  Arrays states = cell_->begin_state(batch_size, device);
+  Arrays states = cell()->begin_state(batch_size, device);
   if (options_.outputs > 0)
     states.push_back(zeros(states[0].shape(), {.dtype = states[0].dtype(), .device = device}));
   return states;
@@ -123,8 +188,8 @@ Arrays ZoneoutCell::begin_state(std::int64_t batch_size, Device device) const {
 
 Arrays ZoneoutCell::forward_all(std::span<const NDArray> inputs) const {
   require_inputs(inputs, 1 + num_states());
-  const std::size_t states = cell_->num_states();
-  Arrays results = cell_.call(inputs.first(1 + states), call_site());
+  const std::size_t states = cell()->num_states();
+  Arrays results = cell().call(inputs.first(1 + states), call_site());
   // Dropout says which elements are new; of a share of 1 none is.
   const auto mixed = [&](double share, const NDArray& now, const NDArray& before) {
     if (share == 0 || !autograd::is_training())

@@ -1,9 +1,11 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include <sluice/gluon/block.h>
+#include <sluice/gluon/detail/projected_lstm.h>
 #include <sluice/operator/rnn/composed.h>
 
 namespace sluice::gluon::rnn {
@@ -25,6 +27,11 @@ struct RecurrentOptions {
   init::Initializer h2h_weight_initializer = {};
   init::Initializer i2h_bias_initializer = init::Zero();
   init::Initializer h2h_bias_initializer = init::Zero();
+  // Of LSTM alone:
+  std::int64_t projection_size = 0;  // units of h, which W_r makes of the hidden_size ones (Sak et al., 2014); 0: all
+  init::Initializer h2r_weight_initializer = {};
+  std::optional<double> state_clip_min = {}, state_clip_max = {};  // bounds of the cells after each step
+  bool state_clip_nan = false;                                     // a NaN in a cell becomes state_clip_min
 };
 
 /// What RNN, LSTM and GRU share. x (T, N, C), or (N, T, C), gives (T, N, H), or (N, T, H), H twice the hidden size of
@@ -37,6 +44,10 @@ struct RecurrentOptions {
 /// Parameters are named as in Gluon: l0_i2h_weight (gates * hidden, C), l0_h2h_weight (gates * hidden, hidden),
 /// l0_i2h_bias, l0_h2h_bias, r0_.. of the other direction, l1_.. of the next layer.
 ///
+/// An LSTM with projection_size has outputs and states h of that many units, cells of hidden_size, and parameters
+/// l0_h2r_weight (projection, hidden); l0_h2h_weight is (4 * hidden, projection). It and one with a clip are composed
+/// of operators, a step after the other; a length outside 0 to T counts there as the nearest one.
+///
 /// A call throws ValueError for another number of arrays, ShapeError and DTypeError for arrays that do not fit.
 ///
 /// A layer is one call of rnn(), with dropout in training one a layer, as it is where there is no kernel a composition.
@@ -46,7 +57,8 @@ class SLUICE_API RecurrentLayer : public Block {
   Arrays begin_state(std::int64_t batch_size, Device device = cpu()) const;
 
  protected:
-  /// Throws ValueError for sizes out of range and a dropout outside [0, 1].
+  /// Throws ValueError for sizes out of range, a dropout outside [0, 1], bounds that are not in order, and for options
+  /// that are an LSTM's alone.
   RecurrentLayer(const char* name, RnnMode kind, std::int64_t hidden_size, const RecurrentOptions& options);
 
   Arrays forward_all(std::span<const NDArray> inputs) const override;
@@ -54,7 +66,11 @@ class SLUICE_API RecurrentLayer : public Block {
  private:
   struct Direction {
     Parameter *i2h_weight, *h2h_weight, *i2h_bias, *h2h_bias;
+    Parameter* h2r_weight;  // null: h is not projected
   };
+  void add_parameters(const RecurrentOptions& options);
+  bool is_composed() const noexcept { return projection_ != hidden_ || clip_.is_set(); }
+  std::int64_t units_of(std::size_t state) const noexcept { return state == 0 ? projection_ : hidden_; }
   /// What comes before lengths, if there are any.
   std::span<const NDArray> without_lengths(std::span<const NDArray> inputs) const;
   void check_inputs(std::span<const NDArray> inputs) const;
@@ -62,10 +78,12 @@ class SLUICE_API RecurrentLayer : public Block {
   /// Completes parameters of an input size that was not known, and checks types.
   void prepare(std::span<const NDArray> inputs) const;
   NDArray joined_parameters() const;
+  Arrays forward_composed(const NDArray& x, const Arrays& states, const NDArray& lengths) const;
 
   const char* name_;
   RnnMode kind_;
-  std::int64_t hidden_;
+  std::int64_t hidden_, projection_;  // alike where there is no projection
+  gluon::detail::StateClip clip_;
   std::size_t layers_, directions_;
   Layout layout_;
   double dropout_;

@@ -144,8 +144,11 @@ std::uint64_t run_loader(const Files& files, const vision::ImageFolderDataset& d
 int main(int argc, char** argv) {
   bench::Report report("bench_images", "JPEG files through the DataLoader, beside bare libjpeg");
   int threads = static_cast<int>(std::max(1U, std::thread::hardware_concurrency())), count = 512;
+  std::int64_t height = 375, width = 500;
   report.flag("--threads", threads, "threads that decode, of either").range(1, 256).with_default();
   report.flag("--images", count, "files").range(1, 100000).with_default();
+  report.flag("--height", height, "of the images").range(8, 4096).with_default();
+  report.flag("--width", width, "of the images").range(8, 4096).with_default();
   if (!report.parse(argc, argv))
     return report.exit_code();
   const bool smoke = report.options().smoke;
@@ -153,7 +156,7 @@ int main(int argc, char** argv) {
     count = 9;
   Engine engine({.workers = threads});
   const EngineScope scope(engine);
-  const Files files(count, smoke ? 24 : 375, smoke ? 32 : 500);
+  const Files files(count, smoke ? 24 : height, smoke ? 32 : width);
   const vision::ImageFolderDataset dataset(files.folder());
   const std::int64_t batch = smoke ? 4 : 64;
   report.expect(run_bare(files, threads, true) == run_loader(files, dataset, batch, true), "jpeg: other pixels");

@@ -98,7 +98,7 @@ std::vector<Case> cases_of_classes() {
        [](double p, double y) { return 2 * poisson(p, y, true); },
        Labels::counts},
       {"Poisson of rates",
-       made<PoissonNLLLoss>(P{.from_logits = false, .eps = 0.1}),
+       made<PoissonNLLLoss>(P{.from_logits = false, .epsilon = 0.1}),
        [](double p, double y) { return p - y * std::log(p + 0.1); },
        Labels::counts,
        0.1,

@@ -16,6 +16,7 @@ struct Published {
 
 // Of MXNet 1.9.1; those of v1b are torchvision's.
 const std::map<std::string, Published> k_published = {
+    {"lenet", {61706 + 990 * 85, 0}},  // LeNet-5's, of more classes
     {"alexnet", {61100840, 0}},
     {"vgg11", {132863336, 0}},
     {"vgg13", {133047848, 0}},
@@ -75,7 +76,7 @@ const std::map<std::string, Published> k_published = {
 };
 
 std::int64_t size_of_images(const std::string& name) {
-  return name == "inceptionv3" ? 299 : 224;
+  return name == "lenet" ? 28 : name == "inceptionv3" ? 299 : 224;
 }
 
 void check_published(const std::string& name) {
@@ -83,7 +84,7 @@ void check_published(const std::string& name) {
   zoo::Classifier net = zoo::get_model(name);
   net.initialize([](const NDArray&) {});  // nothing is written: memory that nobody touches is none
   const std::int64_t size = size_of_images(name);
-  const gluon::Summary found = net.summary(abstract_array({{2, 3, size, size}, float32, cpu()}));
+  const gluon::Summary found = net.summary(abstract_array({{2, name == "lenet" ? 1 : 3, size, size}, float32, cpu()}));
   const Published& wanted = k_published.at(name);
   CHECK(found.trained_parameters == wanted.trained);
   CHECK(found.other_parameters == wanted.running);
@@ -101,6 +102,7 @@ TEST_CASE("All models have as many parameters as published", "[gluon][model_zoo]
 
 TEST_CASE("Models give logits of as many classes as asked, hybridized the same, and train", "[gluon][model_zoo]") {
   const std::map<std::string, std::int64_t> sizes{
+      {"lenet", 28},
       {"squeezenet1.1", 224},
       {"mobilenet0.25", 64},
       {"mobilenetv2_0.25", 64},

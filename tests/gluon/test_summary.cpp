@@ -183,12 +183,12 @@ TEST_CASE("The summary as text is a table", "[summary]") {
   CHECK(out.str() == to_string(summary));
   CHECK(
       out.str() ==
-      "layer      type        output     parameters       FLOPs\n"
-      "--------------------------------------------------------\n"
-      "(network)  Sequential  (4, 10)\n"
-      "  0        Dense       (4, 1000)   3,001,000  24,008,000\n"
-      "  1        Flatten     (4, 1000)\n"
-      "  2        Dense       (4, 10)        10,010      80,040\n"
+      "layer      type                                  output     parameters       FLOPs\n"
+      "----------------------------------------------------------------------------------\n"
+      "(network)  Sequential                            (4, 10)\n"
+      "  0        Dense(3000 -> 1000, activation=relu)  (4, 1000)   3,001,000  24,008,000\n"
+      "  1        Flatten                               (4, 1000)\n"
+      "  2        Dense(1000 -> 10)                     (4, 10)        10,010      80,040\n"
       "\n"
       "parameters: 3,011,010 (3,011,010 trained, 0 not), 11.4 MiB\n"
       "FLOPs of a forward: 24,088,040\n"

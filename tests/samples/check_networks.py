@@ -18,6 +18,8 @@ def check_char_lm(folder):
     expect("the mat. the cat sat" in result.stdout.split("loss")[-1].replace("\n", ""), "what it writes", result)
     again = run("char_lm", text, *small, "--steps", 120, "--lr", 0.02, "--write", 48, "--temperature", 0.1)
     expect(again.stdout == result.stdout, "the same seed, the same text", again)
+    slowly = run("char_lm", text, *small, "--steps", 120, "--lr", 0.02, "--write", 48, "--temperature", 0.1, "--recompute")
+    expect(slowly.stdout == result.stdout, "keys and values kept or not, the same text", slowly)
     mixed = run("char_lm", text, *small, "--steps", 120, "--lr", 0.02, "--write", 0, "--amp", "float16")
     losses = [float(found) for found in re.findall(r"loss ([0-9.]+)", mixed.stdout)]
     expect(mixed.returncode == 0 and len(losses) == 10 and losses[-1] < losses[0] / 3, f"float16: {losses}", mixed)

@@ -1,0 +1,341 @@
+// Fifty steps of every optimizer, with options away from their defaults, against the formulas written out here.
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tests/gluon/support.h"
+
+using namespace sluice;
+using namespace sluice::test;
+namespace optimizer = gluon::optimizer;
+
+namespace {
+
+using Numbers = std::vector<double>;
+
+/// What a formula has of one parameter.
+struct Told {
+  Numbers w, g;     // the gradient, rescaled and clipped
+  int t;            // counted from 1
+  Numbers a, b, c;  // states, zeros at first
+  std::int64_t rows, columns;
+  double lr;  // at this step
+
+  std::size_t size() const { return w.size(); }
+  double norm(const Numbers& of) const {
+    double sum = 0;
+    for (const double value : of)
+      sum += value * value;
+    return std::sqrt(sum);
+  }
+};
+
+using Formula = std::function<void(Told&)>;
+
+/// The gradient at step t: of both signs, now and then 0.
+Numbers gradient(std::size_t size, int t) {
+  Numbers all;
+  for (std::size_t i = 0; i < size; ++i)
+    all.push_back((static_cast<double>((i * 31 + static_cast<std::size_t>(t) * 17) % 41) - 20) / 8);
+  return all;
+}
+
+/// A matrix and a vector, 50 steps at a batch of 2, gradients clipped where `clip` says so.
+void check_steps(std::unique_ptr<optimizer::Optimizer> made, double lr, double clip, const Formula& formula) {
+  const Shape shapes[] = {{3, 4}, {5}};
+  ParameterDict parameters;
+  std::vector<Told> told;
+  for (std::size_t i = 0; i < 2; ++i) {
+    const Parameter parameter(i == 0 ? "weight" : "other", {.shape = shapes[i], .dtype = float64});
+    const NDArray begin = pattern_array(shapes[i], static_cast<int>(i) * 5).astype(float64);
+    parameter.set_data(begin);
+    parameters.insert(parameter.name(), parameter);
+    const Numbers zeros(static_cast<std::size_t>(begin.size()));
+    told.push_back({begin.to_vector<double>(), {}, 0, zeros, zeros, zeros, shapes[i][0], i == 0 ? 4 : 1, lr});
+  }
+  Trainer trainer(parameters, std::move(made));
+  for (int t = 1; t <= 50; ++t) {
+    NDArray loss;
+    {
+      const autograd::RecordScope record;
+      for (const auto& [name, parameter] : parameters) {
+        const auto n = static_cast<std::size_t>(parameter.data().size());
+        const NDArray part = sum(parameter.data() * array(gradient(n, t), parameter.shape()));
+        loss = loss.defined() ? loss + part : part;
+      }
+    }
+    loss.backward();
+    trainer.step(2);
+    std::size_t at = 0;
+    for (const auto& [name, parameter] : parameters) {
+      Told& one = told[at++];
+      one.t = t;
+      one.g = gradient(one.size(), t);
+      for (double& value : one.g) {
+        value /= 2;
+        value = clip < 0 ? value : std::clamp(value, -clip, clip);
+      }
+      formula(one);
+      const Numbers found = parameter.data().to_vector<double>();
+      for (std::size_t i = 0; i < found.size(); ++i) {
+        INFO("step " << t << ", " << name << " element " << i);
+        REQUIRE(found[i] == Approx(one.w[i]).epsilon(1e-9).margin(1e-11));
+      }
+    }
+  }
+}
+
+template <class O, class Options>
+void check(const Options& options, const Formula& formula) {
+  INFO(O(options).name());
+  check_steps(std::make_unique<O>(options), options.learning_rate, options.clip_gradient, formula);
+}
+
+/// Each element by itself.
+Formula each(const std::function<void(Told&, std::size_t)>& one) {
+  return [one](Told& told) {
+    for (std::size_t i = 0; i < told.size(); ++i)
+      one(told, i);
+  };
+}
+
+double sign(double x) {
+  return x > 0 ? 1 : x < 0 ? -1 : 0;
+}
+
+/// Adafactor's direction, of means of rows and columns where there are some: epsilon1 is 1e-3, beta2_decay -0.6.
+Numbers factored_direction(Told& s) {
+  const double b = std::pow(s.t, -0.6);
+  Numbers u(s.size());
+  if (s.columns > 1) {
+    double of_rows = 0;
+    for (std::int64_t row = 0; row < s.rows; ++row) {
+      double mean = 0;
+      for (std::int64_t column = 0; column < s.columns; ++column) {
+        const double g = s.g[static_cast<std::size_t>(row * s.columns + column)];
+        mean += g * g / static_cast<double>(s.columns);
+      }
+      double& r = s.a[static_cast<std::size_t>(row)];
+      r += b * (mean - r);
+      of_rows += r / static_cast<double>(s.rows);
+    }
+    for (std::int64_t column = 0; column < s.columns; ++column) {
+      double mean = 0;
+      for (std::int64_t row = 0; row < s.rows; ++row) {
+        const double g = s.g[static_cast<std::size_t>(row * s.columns + column)];
+        mean += g * g / static_cast<double>(s.rows);
+      }
+      double& c = s.b[static_cast<std::size_t>(column)];
+      c += b * (mean - c);
+    }
+    for (std::size_t i = 0; i < s.size(); ++i) {
+      const auto columns = static_cast<std::size_t>(s.columns);
+      const double variance = s.a[i / columns] * s.b[i % columns] / std::max(of_rows, 1e-3);
+      u[i] = s.g[i] / std::sqrt(std::max(variance, 1e-6));
+    }
+  } else {
+    for (std::size_t i = 0; i < s.size(); ++i) {
+      s.a[i] += b * (s.g[i] * s.g[i] - s.a[i]);
+      u[i] = s.g[i] / std::sqrt(std::max(s.a[i], 1e-6));
+    }
+  }
+  return u;
+}
+
+}  // namespace
+
+TEST_CASE("SGD and NAG follow their formulas over 50 steps", "[gluon][trainer]") {
+  for (const double momentum : {0.0, 0.8}) {
+    check<optimizer::SGD>(
+        optimizer::SGDOptions{.learning_rate = 0.05, .momentum = momentum, .weight_decay = 0.02, .clip_gradient = 0.9},
+        each([=](Told& s, std::size_t i) {
+          s.a[i] = momentum * s.a[i] - 0.05 * (s.g[i] + 0.02 * s.w[i]);
+          s.w[i] += s.a[i];
+        }));
+    check<optimizer::NAG>(
+        optimizer::NAGOptions{.learning_rate = 0.05, .momentum = momentum, .weight_decay = 0.02, .clip_gradient = 0.9},
+        each([=](Told& s, std::size_t i) {
+          const double down = 0.05 * (s.g[i] + 0.02 * s.w[i]);
+          s.a[i] = momentum * s.a[i] - down;
+          s.w[i] += momentum * s.a[i] - down;
+        }));
+  }
+}
+
+TEST_CASE("Adam and AdamW follow their formulas over 50 steps", "[gluon][trainer]") {
+  check<optimizer::Adam>(
+      optimizer::AdamOptions{
+          .learning_rate = 0.02,
+          .beta1 = 0.8,
+          .beta2 = 0.95,
+          .epsilon = 1e-3,
+          .weight_decay = 0.03,
+          .clip_gradient = 1},
+      each([](Told& s, std::size_t i) {
+        const double g = s.g[i] + 0.03 * s.w[i];
+        s.a[i] = 0.8 * s.a[i] + 0.2 * g;
+        s.b[i] = 0.95 * s.b[i] + 0.05 * g * g;
+        const double rate = 0.02 * std::sqrt(1 - std::pow(0.95, s.t)) / (1 - std::pow(0.8, s.t));
+        s.w[i] -= rate * s.a[i] / (std::sqrt(s.b[i]) + 1e-3);
+      }));
+  check<optimizer::AdamW>(
+      optimizer::AdamWOptions{
+          .learning_rate = 0.02, .beta1 = 0.8, .beta2 = 0.95, .epsilon = 1e-3, .weight_decay = 0.1, .clip_gradient = 1},
+      each([](Told& s, std::size_t i) {
+        s.w[i] -= 0.02 * 0.1 * s.w[i];
+        s.a[i] = 0.8 * s.a[i] + 0.2 * s.g[i];
+        s.b[i] = 0.95 * s.b[i] + 0.05 * s.g[i] * s.g[i];
+        const double mean = s.a[i] / (1 - std::pow(0.8, s.t)), variance = s.b[i] / (1 - std::pow(0.95, s.t));
+        s.w[i] -= 0.02 * mean / (std::sqrt(variance) + 1e-3);
+      }));
+}
+
+TEST_CASE("RMSProp, AdaGrad and AdaDelta follow their formulas over 50 steps", "[gluon][trainer]") {
+  for (const bool centered : {false, true}) {
+    for (const double momentum : {0.0, 0.7}) {
+      check<optimizer::RMSProp>(
+          optimizer::RMSPropOptions{
+              .learning_rate = 0.02,
+              .rho = 0.8,
+              .momentum = momentum,
+              .epsilon = 0.01,
+              .centered = centered,
+              .weight_decay = 0.03,
+              .clip_gradient = 1},
+          each([=](Told& s, std::size_t i) {
+            const double g = s.g[i] + 0.03 * s.w[i];
+            s.a[i] = 0.8 * s.a[i] + 0.2 * g * g;
+            s.b[i] = 0.8 * s.b[i] + 0.2 * g;
+            const double variance = centered ? s.a[i] - s.b[i] * s.b[i] : s.a[i];
+            s.c[i] = momentum * s.c[i] + g / (std::sqrt(variance) + 0.01);
+            s.w[i] -= 0.02 * s.c[i];
+          }));
+    }
+  }
+  check<optimizer::AdaGrad>(
+      optimizer::AdaGradOptions{.learning_rate = 0.1, .epsilon = 0.01, .weight_decay = 0.03, .clip_gradient = 1},
+      each([](Told& s, std::size_t i) {
+        const double g = s.g[i] + 0.03 * s.w[i];
+        s.a[i] += g * g;
+        s.w[i] -= 0.1 * g / (std::sqrt(s.a[i]) + 0.01);
+      }));
+  check<optimizer::AdaDelta>(
+      optimizer::AdaDeltaOptions{
+          .learning_rate = 0.7, .rho = 0.8, .epsilon = 1e-3, .weight_decay = 0.03, .clip_gradient = 1},
+      each([](Told& s, std::size_t i) {
+        const double g = s.g[i] + 0.03 * s.w[i];
+        s.a[i] = 0.8 * s.a[i] + 0.2 * g * g;
+        const double d = std::sqrt(s.b[i] + 1e-3) / std::sqrt(s.a[i] + 1e-3) * g;
+        s.b[i] = 0.8 * s.b[i] + 0.2 * d * d;
+        s.w[i] -= 0.7 * d;
+      }));
+}
+
+TEST_CASE("Ftrl and Signum follow their formulas over 50 steps", "[gluon][trainer]") {
+  check<optimizer::Ftrl>(
+      optimizer::FtrlOptions{
+          .learning_rate = 0.2, .lamda1 = 0.3, .beta = 0.5, .weight_decay = 0.04, .clip_gradient = 1},
+      each([](Told& s, std::size_t i) {
+        const double more = s.b[i] + s.g[i] * s.g[i];
+        s.a[i] += s.g[i] - (std::sqrt(more) - std::sqrt(s.b[i])) / 0.2 * s.w[i];
+        s.b[i] = more;
+        const double z = s.a[i], down = (0.5 + std::sqrt(s.b[i])) / 0.2 + 0.04;
+        s.w[i] = std::abs(z) > 0.3 ? (sign(z) * 0.3 - z) / down : 0;
+      }));
+  for (const double momentum : {0.0, 0.75}) {
+    check<optimizer::Signum>(
+        optimizer::SignumOptions{
+            .learning_rate = 0.02, .momentum = momentum, .wd_lh = 0.1, .weight_decay = 0.03, .clip_gradient = 1},
+        each([=](Told& s, std::size_t i) {
+          s.a[i] = momentum * s.a[i] - (1 - momentum) * (s.g[i] + 0.03 * s.w[i]);
+          s.w[i] = (1 - 0.02 * 0.1) * s.w[i] + 0.02 * sign(s.a[i]);
+        }));
+  }
+}
+
+TEST_CASE("LARS and LAMB follow their formulas over 50 steps, with bounds that cut", "[gluon][trainer]") {
+  check<optimizer::LARS>(
+      optimizer::LARSOptions{
+          .learning_rate = 0.5,
+          .momentum = 0.8,
+          .eta = 0.05,
+          .epsilon = 0.01,
+          .weight_decay = 0.03,
+          .clip_gradient = 1},
+      [](Told& s) {
+        const double of_w = s.norm(s.w), of_g = s.norm(s.g);
+        const double ratio = of_w > 0 && of_g > 0 ? 0.05 * of_w / (of_g + 0.03 * of_w + 0.01) : 1;
+        for (std::size_t i = 0; i < s.size(); ++i) {
+          s.a[i] = 0.8 * s.a[i] - 0.5 * ratio * (s.g[i] + 0.03 * s.w[i]);
+          s.w[i] += s.a[i];
+        }
+      });
+  const std::pair<double, double> bounds[] = {{-1, -1}, {-1, 1.5}, {4, -1}, {1.9, 2.1}};
+  for (const auto& [low, high] : bounds) {
+    for (const bool corrects : {true, false}) {
+      CAPTURE(low, high, corrects);
+      check<optimizer::LAMB>(
+          optimizer::LAMBOptions{
+              .learning_rate = 0.02,
+              .beta1 = 0.8,
+              .beta2 = 0.95,
+              .epsilon = 1e-3,
+              .lower_bound = low,
+              .upper_bound = high,
+              .bias_correction = corrects,
+              .weight_decay = 0.05,
+              .clip_gradient = 1},
+          [=, low = low, high = high](Told& s) {
+            for (std::size_t i = 0; i < s.size(); ++i) {
+              s.a[i] = 0.8 * s.a[i] + 0.2 * s.g[i];
+              s.b[i] = 0.95 * s.b[i] + 0.05 * s.g[i] * s.g[i];
+              const double first = corrects ? 1 - std::pow(0.8, s.t) : 1,
+                           second = corrects ? 1 - std::pow(0.95, s.t) : 1;
+              s.c[i] = s.a[i] / first / (std::sqrt(s.b[i] / second) + 1e-3) + 0.05 * s.w[i];
+            }
+            double of_w = s.norm(s.w);
+            of_w = low >= 0 ? std::max(of_w, low) : of_w;
+            of_w = high >= 0 ? std::min(of_w, high) : of_w;
+            const double of_step = s.norm(s.c), ratio = of_w > 0 && of_step > 0 ? of_w / of_step : 1;
+            for (std::size_t i = 0; i < s.size(); ++i)
+              s.w[i] -= 0.02 * ratio * s.c[i];
+          });
+    }
+  }
+}
+
+TEST_CASE("Adafactor follows its formula over 50 steps, relative, scaled and clipped or not", "[gluon][trainer]") {
+  for (const bool relative : {true, false}) {
+    for (const bool scales : {true, false}) {
+      CAPTURE(relative, scales);
+      const double lr = relative ? 0.3 : 0.05;  // of relative steps 1 / sqrt(t) is the smaller one after the first
+      check<optimizer::Adafactor>(
+          optimizer::AdafactorOptions{
+              .learning_rate = lr,
+              .beta2_decay = -0.6,
+              .epsilon1 = 1e-3,
+              .epsilon2 = 0.02,
+              .clip_threshold = 0.8,
+              .momentum = 0.4,
+              .relative_step = relative,
+              .scale_parameter = scales,
+              .weight_decay = 0.03,
+              .clip_gradient = 1},
+          [=](Told& s) {
+            const Numbers u = factored_direction(s);
+            const double n = static_cast<double>(s.size());
+            const double cut = std::max(1.0, s.norm(u) / std::sqrt(n) / 0.8);
+            double length = relative ? std::min(lr, 1 / std::sqrt(s.t)) : lr;
+            if (scales)
+              length *= std::max(0.02, s.norm(s.w) / std::sqrt(n));
+            for (std::size_t i = 0; i < s.size(); ++i) {
+              s.c[i] = 0.4 * s.c[i] + 0.6 * length * u[i] / cut;
+              s.w[i] -= lr * 0.03 * s.w[i] + s.c[i];
+            }
+          });
+    }
+  }
+}
