@@ -144,11 +144,7 @@ void OwnLaunch::give_up() noexcept {
 }
 
 bool OwnLaunch::take_report() noexcept {
-  ErrorWord* const word = launch_->word();
-  if (word == nullptr || std::atomic_ref(word->code).load(std::memory_order_acquire) == 0)
-    return false;
-  *word = {};
-  return true;
+  return launch_->take_report();
 }
 
 }  // namespace sluice::detail

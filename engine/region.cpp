@@ -231,4 +231,8 @@ RegionCounts Region::counts() const noexcept {
   return state_->graphs->counts();
 }
 
+std::optional<RegionRefusal> Region::refusal() const {
+  return state_->graphs->refusal();
+}
+
 }  // namespace sluice

@@ -3,6 +3,7 @@
 // A door of its own: tasks that a program pushes again and again, launched as one.
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <type_traits>
@@ -26,6 +27,12 @@ struct RegionCounts {
   std::uint64_t updated = 0;       // executables that served a dropped graph and were brought up to date instead
   std::uint64_t launched = 0;
   std::uint64_t in_order = 0;  // runs whose tasks could not be captured: launched one after the other
+};
+
+/// A task of a region whose body could not be captured.
+struct RegionRefusal {
+  std::string task;  // empty: no one task's fault, CUDA refuses the whole graph
+  SourceLocation site = {};
 };
 
 /// GPU tasks that are pushed together and often: recorded once, then replayed as one task that launches one CUDA graph.
@@ -82,6 +89,9 @@ class SLUICE_API Region {
   /// Drops all that was recorded. What is under way ends as if it were there.
   void forget();
   RegionCounts counts() const noexcept;
+  /// What has kept a key's tasks from being captured last: its body did what a capture does not take. None where all
+  /// were captured, or have not run yet. Any thread may ask.
+  std::optional<RegionRefusal> refusal() const;
 
  private:
   friend class detail::OwnLaunch;

@@ -155,6 +155,10 @@ void BodyCalls::launch(const LogicalStream& logical, std::uint64_t sequence) {
   }
 }
 
+Stream& BodyCalls::stream() const noexcept {
+  return call_.captured ? call_.logical->captured : call_.logical->direct;
+}
+
 ErrorWord* BodyCalls::error_word(Position at) {
   Reports& reports = gpu_.policy.reports();
   if (reports.is_crowded()) [[unlikely]] {

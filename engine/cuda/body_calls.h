@@ -50,6 +50,9 @@ class BodyCalls {
   void keep_error() noexcept;
   bool in_body() const noexcept { return call_.logical != nullptr; }
 
+  /// Of the body that runs, as its Queue has it.
+  Stream& stream() const noexcept;
+
   // -- For the body --------------------------------------------------------------------------------------------------
   /// It is about to enqueue something: what it depends on comes first. Throws what went wrong there, so that the body
   /// enqueues nothing out of order; that is the task's failure.

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include <sluice/engine/cuda/region_capture.h>
+#include <sluice/engine/detail/core.h>
 
 namespace sluice::detail {
 
@@ -15,14 +16,35 @@ RegionStream& begun(RegionStream& where) {
 
 }  // namespace
 
-RegionCapture::RegionCapture(
-    RegionStream& where, const Queue& outer, PositionSet& outside, Reports& reports, Reports::Word*& word)
-    : where_(begun(where)),
-      early_starts_(where.capture.stream()),
-      outer_(outer),
-      outside_(outside),
-      reports_(reports),
-      word_(word) {}
+RegionWords::~RegionWords() {
+  if (all_ != nullptr)
+    reports_.give_back(*all_);
+}
+
+ErrorWord* RegionWords::of(std::size_t task) {
+  words_.resize(tasks_.size());
+  if (words_[task] == nullptr)
+    words_[task] = reports_.keep(all_, tasks_[task].kept_name, tasks_[task].site);
+  return words_[task];
+}
+
+void RegionWords::use(const Queue& queue) {
+  const TaskNode& whole = *this_thread().task;
+  reports_.use(
+      *all_, {queue.position(), whole.name, whole.site(), whole.push_number, whole.core->late().uses_of(whole)});
+}
+
+// Before its kernel is launched: if the body throws afterwards, the words are no other task's before that is over.
+ErrorWord* RegionStepStream::error_word() {
+  ErrorWord* const word = words_.of(task_);
+  if (!noted_)
+    words_.use(outer_);
+  noted_ = true;
+  return word;
+}
+
+RegionCapture::RegionCapture(RegionStream& where, const Queue& outer, PositionSet& outside, RegionWords& words)
+    : where_(begun(where)), early_starts_(where.capture.stream()), outer_(outer), outside_(outside), words_(words) {}
 
 RegionCapture::~RegionCapture() {
   where_.capture.end();
@@ -60,9 +82,7 @@ GraphHandle RegionCapture::close() noexcept {
 }
 
 ErrorWord* RegionCapture::error_word() {
-  if (word_ == nullptr)
-    word_ = &reports_.keep();
-  return word_->word;
+  return words_.of(steps_.size());
 }
 
 // What the region's own task leaves is no reason to wait: it comes after that anyway.

@@ -23,12 +23,37 @@ struct RegionStream {
   std::vector<std::unique_ptr<Table>> tables;  // destroyed before the capture's stream
 };
 
+/// Where the kernels of a region's tasks report bad data, in all its runs: each task has a word of its own, so that an
+/// error names the task and its line. For bodies of the device's tasks only.
+class RegionWords {
+ public:
+  /// `tasks` must outlive this.
+  RegionWords(Reports& reports, const std::vector<RegionTask>& tasks) : reports_(reports), tasks_(tasks) {}
+  RegionWords(const RegionWords&) = delete;
+  RegionWords& operator=(const RegionWords&) = delete;
+  ~RegionWords();
+
+  /// Of the task of that number. Throws CudaError.
+  ErrorWord* of(std::size_t task);
+  /// What this thread's task launches now may report. Throws CudaError.
+  void use(const Queue& queue);
+  /// Null if no task has asked.
+  Reports::Word* all() const noexcept { return all_; }
+  Reports& reports() const noexcept { return reports_; }
+
+ private:
+  Reports& reports_;
+  const std::vector<RegionTask>& tasks_;
+  std::vector<ErrorWord*> words_;  // by task
+  Reports::Word* all_ = nullptr;
+};
+
 /// A capture under way: the stream of the bodies that are being captured. Ended with the object.
 class RegionCapture final : public Stream, public RegionSteps {
  public:
   /// Begins on `where`; `outer` is the Queue of the region's own task. What bodies wait for, and the launch then has
-  /// to, is added to `outside`; where they report, in all launches, becomes `word`. Throws CudaError.
-  RegionCapture(RegionStream& where, const Queue& outer, PositionSet& outside, Reports& reports, Reports::Word*& word);
+  /// to, is added to `outside`; they report to `words`. Throws CudaError.
+  RegionCapture(RegionStream& where, const Queue& outer, PositionSet& outside, RegionWords& words);
   RegionCapture(const RegionCapture&) = delete;
   RegionCapture& operator=(const RegionCapture&) = delete;
   ~RegionCapture() override;
@@ -65,8 +90,7 @@ class RegionCapture final : public Stream, public RegionSteps {
   const EarlyStarts early_starts_;
   const Queue outer_;
   PositionSet& outside_;
-  Reports& reports_;
-  Reports::Word*& word_;
+  RegionWords& words_;
   bool failed_ = false;
   bool used_slots_ = false;
   std::vector<Step> steps_;
@@ -74,6 +98,27 @@ class RegionCapture final : public Stream, public RegionSteps {
   TableUses latest_{};
   int table_ = -1;               // of the step under way
   RegionStream::Table spare_{};  // where no table can be had
+};
+
+/// The stream of a region's own task while it calls its tasks one by one: each reports for itself.
+class RegionStepStream final : public Stream {
+ public:
+  RegionStepStream(const Queue& outer, Stream& stream, RegionWords& words) noexcept
+      : outer_(outer), stream_(&stream), words_(words) {}
+  void begin_step(std::size_t task) noexcept { task_ = task; }
+
+  void* native() override { return stream_->native(); }
+  Position current_position() override { return stream_->current_position(); }
+  void wait_for(const PositionSet& positions) override { stream_->wait_for(positions); }
+  ErrorWord* error_word() override;
+  std::shared_ptr<void>& slot(std::size_t id) override { return stream_->slot(id); }
+
+ private:
+  const Queue outer_;
+  Stream* const stream_;
+  RegionWords& words_;
+  std::size_t task_ = 0;
+  bool noted_ = false;
 };
 
 }  // namespace sluice::detail

@@ -2,6 +2,7 @@
 // not to be had, call them one after the other.
 #include <utility>
 
+#include <sluice/engine/cuda/gpu.h>
 #include <sluice/engine/cuda/mixed.h>
 #include <sluice/engine/cuda/policy_stream.h>
 #include <sluice/engine/cuda/region_graph.h>
@@ -62,6 +63,19 @@ RegionCounts CudaRegionGraphs::counts() const noexcept {
       .in_order = counted.in_order.load()};
 }
 
+std::optional<RegionRefusal> CudaRegionGraphs::refusal() const {
+  const std::lock_guard hold(mutex_);
+  return refusal_;
+}
+
+void CudaRegionGraphs::note_refusal(const RegionTask* task) noexcept {
+  const std::lock_guard hold(mutex_);
+  try {
+    refusal_ = task == nullptr ? RegionRefusal{} : RegionRefusal{task->name, task->site};
+  } catch (...) {  // nobody is told
+  }
+}
+
 ExecutableCache::Lease CudaRegionGraphs::prepare(GraphShape shape, cudaGraph_t graph) {
   ExecutableCache::Lease lease = gpu.executables.take(shape, graph, {.owner = this});
   count(lease.found() == ExecutableCache::Found::updated ? counted.updated : counted.instantiated);
@@ -70,18 +84,16 @@ ExecutableCache::Lease CudaRegionGraphs::prepare(GraphShape shape, cudaGraph_t g
 
 // -- One variant --
 
-CudaRegionVariant::~CudaRegionVariant() {
-  if (word_ != nullptr)
-    graphs_->reports.give_back(*word_);
-}
-
 void CudaRegionVariant::run(const Queue& queue) {
   if (program.tasks.empty())
     return;
   State now = state();
   if (now == State::fresh || now == State::failed) {
     try {
+      blamed_ = nullptr;
       now = capture(queue);
+      if (now == State::spoilt)
+        graphs_->note_refusal(blamed_);
     } catch (...) {
       become(State::failed);
       throw;
@@ -114,6 +126,7 @@ bool CudaRegionVariant::capture_all(RegionCapture& capture, const Queue& queue) 
     } catch (const Error&) {
       return false;
     }
+    blamed_ = &task;
     try {
       const RegionKeepsScope scope(keeps_);
       call(task, inner);
@@ -125,6 +138,7 @@ bool CudaRegionVariant::capture_all(RegionCapture& capture, const Queue& queue) 
     }
     if (!capture.end_step())
       return false;
+    blamed_ = nullptr;
   }
   return true;
 }
@@ -162,7 +176,7 @@ CudaRegionVariant::State CudaRegionVariant::capture(const Queue& queue) {
     }
   } attempt{*this, queue};
   try {
-    RegionCapture capture(graphs_->stream, queue, outside_, graphs_->reports, word_);
+    RegionCapture capture(graphs_->stream, queue, outside_, words_);
     if (!capture_all(capture, queue))
       return State::spoilt;
     const GraphHandle graph = capture.close();
@@ -189,11 +203,8 @@ bool CudaRegionVariant::launch(const Queue& queue) {
   if (uses_handles_)
     queue.wait_for(graphs_->after_handles);
   keeps_.pending.add(queue.position());
-  if (word_ != nullptr) {
-    const TaskNode& whole = *this_thread().task;
-    graphs_->reports.use(
-        *word_, {queue.position(), whole.name, whole.site(), whole.push_number, whole.core->late().uses_of(whole)});
-  }
+  if (words_.all() != nullptr)
+    words_.use(queue);
   if (cudaGraphLaunch(executable_.get(), static_cast<cudaStream_t>(queue.stream())) != cudaSuccess) {
     cudaGetLastError();
     return false;
@@ -208,9 +219,13 @@ bool CudaRegionVariant::launch(const Queue& queue) {
 
 void CudaRegionVariant::run_in_order(const Queue& queue) {
   count(graphs_->counted.in_order);
-  for (RegionTask& task : program.tasks) {
+  RegionStepStream stream(queue, graphs_->gpu.bodies.stream(), words_);
+  const Queue inner(queue.engine(), queue.device(), 1, &stream, this_thread().task);
+  for (std::size_t at = 0; at < program.tasks.size(); ++at) {
+    RegionTask& task = program.tasks[at];
+    stream.begin_step(at);
     try {
-      call(task, queue);
+      call(task, inner);
     } catch (...) {
       cudaGetLastError();
       rethrow_as_of(task);

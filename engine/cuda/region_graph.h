@@ -3,6 +3,8 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <mutex>
+#include <optional>
 #include <utility>
 
 #include <sluice/engine/cuda/executable_cache.h>
@@ -32,6 +34,9 @@ class CudaRegionGraphs final : public RegionGraphs, public std::enable_shared_fr
   ~CudaRegionGraphs() override;
   std::shared_ptr<RegionVariant> make(RegionProgram program, bool in_order) override;
   RegionCounts counts() const noexcept override;
+  std::optional<RegionRefusal> refusal() const override;
+  /// Null: of no one task.
+  void note_refusal(const RegionTask* task) noexcept;
 
   /// An executable that does what `graph` does. Throws CudaError.
   ExecutableCache::Lease prepare(GraphShape shape, cudaGraph_t graph);
@@ -42,6 +47,8 @@ class CudaRegionGraphs final : public RegionGraphs, public std::enable_shared_fr
 
  private:
   const CoreRef core_;  // goes last
+  mutable std::mutex mutex_;
+  std::optional<RegionRefusal> refusal_;
 
  public:
   Gpu& gpu;
@@ -55,8 +62,9 @@ class CudaRegionGraphs final : public RegionGraphs, public std::enable_shared_fr
 class CudaRegionVariant final : public RegionVariant {
  public:
   CudaRegionVariant(RegionProgram program, bool in_order, std::shared_ptr<CudaRegionGraphs> graphs)
-      : RegionVariant(std::move(program), in_order ? State::spoilt : State::fresh), graphs_(std::move(graphs)) {}
-  ~CudaRegionVariant() override;
+      : RegionVariant(std::move(program), in_order ? State::spoilt : State::fresh),
+        graphs_(std::move(graphs)),
+        words_(graphs_->reports, this->program.tasks) {}
   void run(const Queue& queue) override;
   std::unique_ptr<RegionLaunch> own_launch() override;
 
@@ -66,14 +74,15 @@ class CudaRegionVariant final : public RegionVariant {
   bool capture_all(RegionCapture& capture, const Queue& queue);
   bool launch(const Queue& queue);
   void run_in_order(const Queue& queue);
-  void call(RegionTask& task, const Queue& queue);
+  static void call(RegionTask& task, const Queue& queue);
   GraphShape shape(cudaGraph_t graph) const;
 
   const std::shared_ptr<CudaRegionGraphs> graphs_;
   ExecutableCache::Lease executable_;  // null: the tasks enqueue nothing
   PositionSet outside_;
   bool uses_handles_ = false;
-  Reports::Word* word_ = nullptr;  // where kernels of the graph report, if they do
+  const RegionTask* blamed_ = nullptr;  // during a capture: whose body it would be that has spoilt it
+  RegionWords words_;
   RegionKeeps keeps_;
 };
 

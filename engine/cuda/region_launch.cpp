@@ -13,8 +13,8 @@ namespace {
 
 class CudaRegionLaunch final : public RegionLaunch {
  public:
-  CudaRegionLaunch(Gpu& gpu, cudaGraphExec_t executable, ErrorWord* word)
-      : gpu_(gpu), executable_(executable), word_(word) {
+  CudaRegionLaunch(Gpu& gpu, cudaGraphExec_t executable, Reports::Word* words)
+      : gpu_(gpu), executable_(executable), words_(words) {
     const cuda::DeviceScope scope(gpu.device.index);
     cudaStream_t made = nullptr;
     cuda_check(cudaStreamCreateWithFlags(&made, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
@@ -53,12 +53,12 @@ class CudaRegionLaunch final : public RegionLaunch {
     }
   }
 
-  ErrorWord* word() const noexcept override { return word_; }
+  bool take_report() noexcept override { return words_ != nullptr && Reports::take_report(*words_); }
 
  private:
   Gpu& gpu_;
   const cudaGraphExec_t executable_;
-  ErrorWord* const word_;
+  Reports::Word* const words_;
   cuda::StreamHandle stream_;
 };
 
@@ -67,10 +67,9 @@ class CudaRegionLaunch final : public RegionLaunch {
 std::unique_ptr<RegionLaunch> CudaRegionVariant::own_launch() {
   if (executable_.get() == nullptr)
     return nullptr;
-  auto made =
-      std::make_unique<CudaRegionLaunch>(graphs_->gpu, executable_.get(), word_ == nullptr ? nullptr : word_->word);
-  if (word_ != nullptr)
-    graphs_->reports.hand_over(*word_);
+  auto made = std::make_unique<CudaRegionLaunch>(graphs_->gpu, executable_.get(), words_.all());
+  if (words_.all() != nullptr)
+    graphs_->reports.hand_over(*words_.all());
   return made;
 }
 

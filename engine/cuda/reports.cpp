@@ -19,7 +19,25 @@ std::atomic_ref<int> code_of(ErrorWord& word) noexcept {
   return std::atomic_ref<int>(word.code);
 }
 
-FailureRef failure_of(const Reports::Asker& asker, Device device, const ErrorWord& word) {
+/// The first of some kept words, or one of a task alone, where something is reported; null if nothing is.
+Reports::Word* reported_in(Reports::Word& words) noexcept {
+  for (Reports::Word* word = &words; word != nullptr; word = word->next) {
+    if (code_of(*word->word).load(std::memory_order_acquire) != 0)
+      return word;
+  }
+  return nullptr;
+}
+
+/// Null where there is no memory.
+std::shared_ptr<FailureRecord> record_of(const Reports::Asker& asker, const Reports::Word& reported) {
+  if (!reported.of_region)
+    return new_record(asker.name, asker.site, asker.push_number);
+  const std::string name = message(reported.task.c_str(), "\" of region \"", asker.name);
+  return new_record(name.c_str(), reported.site, asker.push_number);
+}
+
+FailureRef failure_of(const Reports::Asker& asker, Device device, const Reports::Word& reported) {
+  const ErrorWord& word = *reported.word;
   try {
     if (const auto code = static_cast<FaultCode>(word.code); code != FaultCode::index)
       throw ValueError(message("a kernel on ", device, " found that ", matrix_fault(code, word.value, word.bound)));
@@ -32,7 +50,7 @@ FailureRef failure_of(const Reports::Asker& asker, Device device, const ErrorWor
         word.bound,
         "); what it wrote for that element is 0"));
   } catch (...) {
-    return capture_failure(new_record(asker.name, asker.site, asker.push_number));
+    return capture_failure(record_of(asker, reported));
   }
 }
 
@@ -78,9 +96,13 @@ Reports::Word& Reports::take() {
 void Reports::release(Word& word) noexcept {
   if (word.askers > 0 || word.kept)
     return;
-  *word.word = ErrorWord();
-  word.handed_over = false;
-  free_.push_back(&word);
+  for (Word* each = &word; each != nullptr;) {
+    Word* const next = each->next;
+    *each->word = ErrorWord();
+    *each = Word{.word = each->word};
+    free_.push_back(each);
+    each = next;
+  }
 }
 
 void Reports::note(Asker&& asker, Word& word) {
@@ -98,7 +120,7 @@ ErrorWord* Reports::word_for(Asker asker) {
       continue;
     if (there.sequence() < asker.at.sequence())
       break;
-    if (asked->word->kept)
+    if (asked->word->of_region)
       continue;
     asked->who = std::move(asker);  // a body that enqueued nothing may have left the place to another task
     return asked->word->word;
@@ -110,27 +132,44 @@ ErrorWord* Reports::word_for(Asker asker) {
   return word.word;
 }
 
-Reports::Word& Reports::keep() {
+ErrorWord* Reports::keep(Word*& words, const TaskName& task, SourceLocation site) {
   const std::lock_guard hold(mutex_);
   Word& word = take();
-  word.kept = true;
-  return word;
+  word.kept = word.of_region = true;
+  word.task = task;
+  word.site = site;
+  Word** last = &words;
+  while (*last != nullptr)
+    last = &(*last)->next;
+  *last = &word;
+  return word.word;
 }
 
-void Reports::use(Word& word, Asker asker) {
+void Reports::use(Word& words, Asker asker) {
   const std::lock_guard hold(mutex_);
-  note(std::move(asker), word);
+  note(std::move(asker), words);
 }
 
-void Reports::hand_over(Word& word) noexcept {
+void Reports::hand_over(Word& words) noexcept {
   const std::lock_guard hold(mutex_);
-  word.handed_over = true;
+  for (Word* word = &words; word != nullptr; word = word->next)
+    word->handed_over = true;
 }
 
-void Reports::give_back(Word& word) noexcept {
+void Reports::give_back(Word& words) noexcept {
   const std::lock_guard hold(mutex_);
-  word.kept = false;
-  release(word);
+  for (Word* word = &words; word != nullptr; word = word->next)
+    word->kept = false;
+  release(words);
+}
+
+bool Reports::take_report(Word& words) noexcept {
+  bool any = false;
+  for (Word* word = reported_in(words); word != nullptr; word = reported_in(words)) {
+    *word->word = ErrorWord();
+    any = true;
+  }
+  return any;
 }
 
 // -- Tasks that come after --
@@ -191,7 +230,7 @@ bool Reports::passes(Position place) noexcept {
 
 // -- What was reported --
 
-void Reports::publish(Asked& asked) noexcept {
+void Reports::publish(Asked& asked, const Word& reported) noexcept {
   const Asker& who = asked.who;
   LateFailures& late = core_.late();
   LogicalStream& stream = table_.of(who.at);
@@ -199,7 +238,7 @@ void Reports::publish(Asked& asked) noexcept {
   try {
     if (late.of_task(who.at) != nullptr)  // it has failed already
       return;
-    core_.fail_late(who.at, failure_of(who, stream.device(), *asked.word->word), true, who.uses);
+    core_.fail_late(who.at, failure_of(who, stream.device(), reported), true, who.uses);
     for (std::size_t i = asked.logged_before - issued_begin_; i < issued_.size(); ++i) {
       Issued& task = issued_[i];
       const FailureRef failure = task.failed || late.of_task(task.at) ? nullptr : late.of_inputs(task.uses);
@@ -228,9 +267,12 @@ void Reports::look(const LogicalStream& passed, std::uint64_t sequence) noexcept
   for (Asked& asked : asked_) {
     const Position at = asked.who.at;
     asked.over = table_.of(at).done() >= at.sequence() || (at.stream() == passed.number() && at.sequence() <= sequence);
-    if (asked.published || asked.word->handed_over || code_of(*asked.word->word).load(std::memory_order_acquire) == 0)
+    if (asked.published || asked.word->handed_over)
       continue;
-    publish(asked);
+    const Word* const reported = reported_in(*asked.word);
+    if (reported == nullptr)
+      continue;
+    publish(asked, *reported);
     again |= asked.word->kept;
   }
   if (again)

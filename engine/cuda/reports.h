@@ -10,6 +10,7 @@
 #include <sluice/engine/cuda/logical_stream.h>
 #include <sluice/engine/detail/late_failures.h>
 #include <sluice/engine/queue.h>
+#include <sluice/engine/task_name.h>
 
 namespace sluice::detail {
 
@@ -35,6 +36,11 @@ class Reports {
     int askers = 0;
     bool kept = false;
     bool handed_over = false;
+    // Of a region's task: which one it is, and the word of the next one that reports.
+    bool of_region = false;
+    TaskName task = {};
+    SourceLocation site = {};
+    Word* next = nullptr;
   };
 
   /// Throws std::bad_alloc.
@@ -58,12 +64,16 @@ class Reports {
   void relieve() noexcept;
 
   // -- For what is launched again and again --------------------------------------------------------------------------
-  Word& keep();
-  /// The launch at that place reports to a kept word. What is reported concerns all launches that may have done so.
-  void use(Word& word, Asker asker);
-  /// From now on who keeps it launches by himself, reads it and clears it: nobody else does.
-  void hand_over(Word& word) noexcept;
-  void give_back(Word& word) noexcept;
+  /// A word for a task of a region, behind those that `words` starts with, or the first of them. Throws CudaError.
+  ErrorWord* keep(Word*& words, const TaskName& task, SourceLocation site);
+  /// The launch at that place reports to kept words, of which this is the first. What is reported concerns all launches
+  /// that may have done so, and blames the first of their tasks that reports.
+  void use(Word& words, Asker asker);
+  /// From now on who keeps them launches by himself, reads and clears them: nobody else does.
+  void hand_over(Word& words) noexcept;
+  void give_back(Word& words) noexcept;
+  /// Of words that were handed over: did kernels report there? Once.
+  static bool take_report(Word& words) noexcept;
 
   // -- For who waits -------------------------------------------------------------------------------------------------
   bool any() const noexcept { return any_.load(std::memory_order_acquire); }
@@ -92,7 +102,7 @@ class Reports {
   Word& take();
   void note(Asker&& asker, Word& word);
   void release(Word& word) noexcept;
-  void publish(Asked& asked) noexcept;
+  void publish(Asked& asked, const Word& reported) noexcept;
   void clear_kept() noexcept;
   void forget_log() noexcept;
   bool passes(Position place) noexcept;

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <exception>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <unordered_map>
@@ -91,8 +92,8 @@ class RegionLaunch {
   virtual LaunchEnd synchronize() noexcept = 0;
   /// Nothing is heard of it: its GPU counts as lost from now on.
   virtual void give_up() noexcept = 0;
-  /// Where its kernels report bad data; null if they do not.
-  virtual ErrorWord* word() const noexcept = 0;
+  /// Did its kernels report bad data, since this was asked last?
+  virtual bool take_report() noexcept = 0;
 };
 
 /// A program as the GPU runs it. run() is called in bodies of the device's tasks, hence by one thread at a time.
@@ -123,6 +124,7 @@ class RegionGraphs {
   /// `in_order`: the program is known not to let itself be captured.
   virtual std::shared_ptr<RegionVariant> make(RegionProgram program, bool in_order) = 0;
   virtual RegionCounts counts() const noexcept = 0;
+  virtual std::optional<RegionRefusal> refusal() const = 0;
 };
 std::shared_ptr<RegionGraphs> make_region_graphs(Core& core, Device device);
 

@@ -40,12 +40,12 @@ Task on_gpu(const TaskName& name, AccessList access, bool capturable, int index 
   return {.name = name, .device = gpu(index), .access = std::move(access), .capturable = capturable};
 }
 
-void check_blames(Engine& engine, const Var& var, const std::string& value) {
+void check_blames(Engine& engine, const Var& var, const std::string& value, const std::string& task = "take\"") {
   for (int i = 0; i < 2; ++i) {
     expect_error<IndexError>(
         [&] { engine.wait(var); },
         [&](const IndexError& error) {
-          CHECK_THAT(error.what(), contains(value) && contains("77") && contains("in task \"take\""));
+          CHECK_THAT(error.what(), contains(value) && contains("77") && contains("in task \"" + task));
           CHECK_THAT(error.what(), contains("test_sim_reports.cpp"));
         });
   }
@@ -193,7 +193,13 @@ TEST_CASE("A batch that is launched one by one reports for its tasks all the sam
   check_blames(engine, y, " 9 ");
 }
 
-TEST_CASE("A region's kernels report in every replay, for the region's task", "[sim][reports][region]") {
+namespace {
+
+constexpr const char* k_inside = "inside\" of region \"take\"";
+
+}  // namespace
+
+TEST_CASE("A region's kernels report in every replay, for the task inside", "[sim][reports][region]") {
   Sim sim;
   Engine engine({.workers = 1});
   Var x = engine.new_var(), y = engine.new_var(), other = engine.new_var();
@@ -219,7 +225,7 @@ TEST_CASE("A region's kernels report in every replay, for the region's task", "[
     round();
     push_taking(engine, on_gpu("beside", {write(other)}, true), -1);
     CHECK_NOTHROW(engine.wait(other));
-    check_blames(engine, y, "40");
+    check_blames(engine, y, "40", k_inside);
     index = -1;
     round();
     CHECK_NOTHROW(engine.wait(x));
@@ -227,7 +233,68 @@ TEST_CASE("A region's kernels report in every replay, for the region's task", "[
     index = 41;
     round();
   }
-  check_blames(engine, x, "41");  // the region is gone, its word is not
+  check_blames(engine, x, "41", k_inside);  // the region is gone, its word is not
+}
+
+TEST_CASE("Of a region's tasks the one that reports is blamed, captured or called in order", "[sim][reports][region]") {
+  for (const bool captured : {true, false}) {
+    CAPTURE(captured);
+    Sim sim;
+    Engine engine({.workers = 1});
+    std::vector<Var> vars(3);
+    std::array<std::atomic<long long>, 3> index{-1, -1, -1};
+    std::array<int, 3> lines{};
+    for (Var& var : vars)
+      var = engine.new_var();
+    Region region(engine, gpu(0), "plan");
+    const auto push = [&](std::size_t i, SourceLocation site) {
+      lines[i] = site.line;
+      const std::string name = message("take ", i);
+      engine.push(
+          on_gpu(name, {out(vars[i])}, true),
+          [&index, i, captured](Queue queue) {
+            if (!captured)
+              spoil(queue);
+            sim_launch(queue, [word = queue.error_word(), &index, i] {
+              if (index[i] >= 0)
+                report(word, index[i], 77);
+            });
+          },
+          site);
+    };
+    const auto round = [&] {
+      region.run(1, [&] {
+        push(0, SourceLocation::current());
+        push(1, SourceLocation::current());
+        push(2, SourceLocation::current());
+      });
+    };
+    for (std::size_t bad = 0; bad < vars.size(); ++bad) {
+      for (std::atomic<long long>& each : index)
+        each = -1;
+      round();
+      CHECK_NOTHROW(engine.wait(vars[0]));
+      index[bad] = 10 + static_cast<long long>(bad);
+      round();
+      const std::string text = text_of_error([&] { engine.wait(vars[0]); });
+      CAPTURE(text);
+      CHECK_THAT(text, contains(message("in task \"take ", bad, "\" of region \"plan\"")));
+      CHECK_THAT(text, contains(message("test_sim_reports.cpp:", lines[bad])));
+      CHECK_THAT(text, contains(message("index ", 10 + bad, " ")));
+    }
+    // All of them: the first is named.
+    for (std::atomic<long long>& each : index)
+      each = 5;
+    round();
+    check_blames(engine, vars[2], " 5 ", "take 0\" of region \"plan\"");
+    CHECK((region.counts().in_order > 0) == !captured);
+    CHECK((region.counts().launched > 0) == captured);
+    REQUIRE(region.refusal().has_value() == !captured);
+    if (!captured) {
+      CHECK(region.refusal()->task == "take 0");
+      CHECK(region.refusal()->site.line == lines[0]);
+    }
+  }
 }
 
 TEST_CASE("Random programs: exactly what comes from a bad kernel fails", "[sim][reports][stress]") {
