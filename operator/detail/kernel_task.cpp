@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include <boost/container/small_vector.hpp>
 #include <boost/container/static_vector.hpp>
 
 #include <sluice/engine/detail/engine_access.h>
@@ -173,7 +174,8 @@ Arrays kernel_outputs(const Call& call, const Specs& specs, MemoryOrder order, E
       outputs.push_back(new_output(call, spec, order, engine));
     return outputs;
   }
-  Arrays touched(call.inputs.begin(), call.inputs.end());  // what a destination must not overlap
+  // What a destination must not overlap; with room, so that runs of plans take nothing from the heap.
+  boost::container::small_vector<NDArray, 12> touched(call.inputs.begin(), call.inputs.end());
   for (std::size_t i = 0; i < specs.size(); ++i) {
     const bool direct = lies_so(call, order, call.destinations[i]) &&
                         is_direct(call.op, i, call.destinations[i], specs[i], order, touched);

@@ -43,7 +43,7 @@ Sharing sharing_of(const PlanOptions& options) {
 }  // namespace
 
 Arena::Arena(const Graph& graph, const PlanOptions& options, Engine& engine)
-    : graph_(graph), engine_(engine), binding_(graph, sharing_of(options), engine) {
+    : graph_(graph), engine_(engine), binding_(graph, sharing_of(options), engine), poisons_(options.poison) {
   for (const ValueId value : binding_.outside()) {
     if (graph.values[value].source != Source::input)
       continue;
@@ -111,8 +111,7 @@ void Arena::add_results(Arrays& arrays) {
                     : binding_.new_outside(outside[i], engine_));
 }
 
-Arrays Arena::arrays_from_outside(std::span<const NDArray> inputs, SourceLocation site) {
-  Arrays arrays;
+void Arena::bring(std::span<const NDArray> inputs, Arrays& arrays, SourceLocation site) {
   for (std::size_t i = 0; i < results_begin_; ++i) {
     const ValueId value = binding_.outside()[i];
     if (binding_.takes(value, inputs[input_numbers_[i]])) {
@@ -123,7 +122,6 @@ Arrays Arena::arrays_from_outside(std::span<const NDArray> inputs, SourceLocatio
     copy_into(inputs[input_numbers_[i]], arrays.back(), site);
   }
   add_results(arrays);
-  return arrays;
 }
 
 // Addresses that come again are worth a recording; at first all are thought to.
@@ -282,10 +280,17 @@ void Arena::copy_rewritten_inputs(std::span<const NDArray> inputs, SourceLocatio
 }
 
 Arrays Arena::run(std::span<const NDArray> inputs, SourceLocation site) {
-  const Arrays arrays = arrays_from_outside(inputs, site);
+  struct Brought {
+    Arrays& arrays;
+    ~Brought() { arrays.clear(); }  // their room stays: runs take nothing from the heap
+  } const brought{brought_};
+  bring(inputs, brought_, site);
+  const Arrays& arrays = brought_;
   copy_rewritten_inputs(inputs, site);
   binding_.draw(engine_, site);
   binding_.raise_versions();
+  if (poisons_)
+    binding_.poison(std::span(arrays).subspan(results_begin_), site);
   credit_ = std::min<double>(credit_ + 1 / k_runs_a_recording, k_most_recordings);
   Recording* const recording = records_ && !is_large_ ? recording_for(arrays) : nullptr;
   if (records_ && recording == nullptr)

@@ -125,23 +125,23 @@ void Binding::bind_random(Engine& engine, Device device) {
   random_.push_back(std::move(made));
 }
 
-void Binding::draw(Engine& engine, SourceLocation site) const {
+void Binding::draw(Engine& engine, SourceLocation site) {
   if (random_.empty())
     return;
-  std::vector<RandomBlock> drawn(graph_.values.size());
+  drawn_.resize(graph_.values.size());
   for (const Node& node : graph_.nodes) {
     for (const ValueId input : node.inputs) {
       if (graph_.values[input].source == Source::random)
-        drawn[input] = engine.take_random(graph_.values[input].counters);
+        drawn_[input] = engine.take_random(graph_.values[input].counters);
     }
   }
   for (const RandomStates& states : random_) {
-    std::vector<std::int64_t> words;
+    words_.clear();
     for (const ValueId id : states.values) {
-      words.push_back(static_cast<std::int64_t>(drawn[id].seed));
-      words.push_back(static_cast<std::int64_t>(drawn[id].offset));
+      words_.push_back(static_cast<std::int64_t>(drawn_[id].seed));
+      words_.push_back(static_cast<std::int64_t>(drawn_[id].offset));
     }
-    sluice::detail::write_words(std::move(words), states.states, site);
+    sluice::detail::write_words(words_, states.states, site);
   }
 }
 
@@ -291,6 +291,25 @@ void Binding::note_written() {
       written_.push_back(id);
       written_memory_.insert(arrays_[id].object()->buffer);
     }
+  }
+}
+
+void Binding::poison(std::span<const NDArray> results, SourceLocation site) const {
+  const auto fill = [&](const NDArray& array, std::int64_t bytes) {
+    if (bytes > 0)
+      on_slot(array, {{bytes}, uint8, array.device()}, {1}).assign(255, site);
+  };
+  const auto size = [](const NDArray& array) {
+    return array.size() * static_cast<std::int64_t>(size_of(array.dtype()));
+  };
+  for (const NDArray& slot : slots_)
+    fill(slot, size(slot));
+  for (const NDArray& result : results)
+    fill(result, size(result));
+  for (ValueId id = 0; id < graph_.values.size(); ++id) {
+    const bool is_own = graph_.values[id].source == Source::result && graph_.root(id) == id && !is_outside_[id];
+    if (is_own && arrays_[id].defined() && !memory_.slot_of[id])
+      fill(arrays_[id], size(arrays_[id]));
   }
 }
 

@@ -105,7 +105,8 @@ Graph optimised(const Graph& graph, Rounding rounding, TakenReductions taken) {
     now = pass(now);
     verify(now);
   };
-  for (const auto pass : {without_repetitions, without_dead_code, with_direct_writes, with_combined_calls})
+  for (const auto pass :
+       {without_identities, without_repetitions, without_dead_code, with_direct_writes, with_combined_calls})
     run(pass);
   run([&](const Graph& before) { return with_epilogues(before, rounding); });
   for (const auto pass :

@@ -11,6 +11,11 @@
 // Numbers of values stay; those that no node uses any more are left over.
 namespace sluice::graph {
 
+/// Without the calls that leave what they are given as it is, to the last bit: x * 1, x / 1, x - 0, x + -0; negative
+/// and logical_not twice; relu, abs, floor and their like of their own results; transposes and casts there and back;
+/// shapes of shapes; copies of results that nobody writes; where() between one array. Of floating x * 1 and casts only
+/// where x comes of arithmetic: of other numbers the call makes denormals 0 and signalling NaNs quiet.
+SLUICE_API Graph without_identities(const Graph& graph);
 /// Without the nodes where only gradients end.
 SLUICE_API Graph without_detached(const Graph& graph);
 /// Without the nodes of which nothing comes: neither an output of the graph nor a write to memory that others see.
@@ -66,9 +71,9 @@ struct RecomputationOptions {
 /// that is there (of batch norm the running statistics: a copy writes others), what reads memory written in between,
 /// loops and branches, what a plan runs once or keeps. Runs are the same to the last bit.
 SLUICE_API Graph with_recomputation(const Graph& graph, const RecomputationOptions& options);
-/// In this order: repetitions, dead code, direct writes, combined calls, epilogues, pooled convolutions, norm relus,
-/// norm casts, biases apart, pointwise fusion, reductions. Fusion comes last, so that it takes no node from those that
-/// have a kernel for it. The graph is verified after each.
+/// In this order: identities, repetitions, dead code, direct writes, combined calls, epilogues, pooled convolutions,
+/// norm relus, norm casts, biases apart, pointwise fusion, reductions. Fusion comes last, so that it takes no node from
+/// those that have a kernel for it. The graph is verified after each.
 SLUICE_API Graph optimised(
     const Graph& graph, Rounding rounding = Rounding::as_by_hand, TakenReductions taken = TakenReductions::profitable);
 

@@ -289,4 +289,32 @@ const MemoryPlan& Plan::memory_plan() const noexcept {
   return state_->memory_plan;
 }
 
+// All memory is cut alike; that a capture came to nothing, each finds out for itself.
+std::vector<PlanSegment> Plan::segments() const {
+  std::vector<PlanSegment> all;
+  for (Place& place : state_->of_this_process().places) {
+    const std::lock_guard hold(place.mutex);
+    if (place.arena == nullptr)
+      continue;
+    std::vector<PlanSegment> here = place.arena->segments();
+    for (std::size_t i = 0; i < here.size() && i < all.size(); ++i) {
+      if (all[i].captured)
+        all[i] = std::move(here[i]);
+    }
+    if (all.empty())
+      all = std::move(here);
+  }
+  return all;
+}
+
+RegionCounts Plan::counts() const {
+  RegionCounts sum;
+  for (Place& place : state_->of_this_process().places) {
+    const std::lock_guard hold(place.mutex);
+    if (place.arena != nullptr)
+      add_to(sum, place.arena->counts());
+  }
+  return sum;
+}
+
 }  // namespace sluice::graph

@@ -4,9 +4,12 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
+#include <vector>
 
 #include <sluice/engine/engine.h>
 #include <sluice/engine/export.h>
+#include <sluice/engine/region.h>
 #include <sluice/operator/graph/graph.h>
 #include <sluice/operator/graph/memory_plan.h>
 #include <sluice/operator/operator.h>
@@ -46,6 +49,9 @@ struct PlanOptions {
   /// Memory serves again as soon as the nodes in their order are done with it: less of it, and fewer of them side by
   /// side (Sharing::in_order).
   bool share_in_order = false;
+  /// For tests: before each run all memory for results is filled with bytes of 0xff, NaNs and -1. A kernel that reads
+  /// what nobody wrote gives other results then.
+  bool poison = false;
   /// Bytes that the results may take in an arena (PlanMemory::bytes); 0: however many. Where they take more, memory is
   /// shared in order; where that is not enough, values that are read long after they were made are computed again
   /// instead of being kept: cheap ones first, as few as will do, or as far as it goes. Results stay the same to the
@@ -60,6 +66,19 @@ struct PlanMemory {
   std::size_t bytes_derived = 0;          // of what is kept from run to run, when the plan was made
   std::size_t bytes_without_budget = 0;   // as `bytes` would be with PlanOptions::memory_budget = 0
 };
+
+/// Calls of a plan that run together, one segment after the other.
+struct PlanSegment {
+  std::size_t calls = 0;
+  bool captured = false;  // as one CUDA graph; otherwise each call is a task of its own
+  /// Of one that is not: its first call, where the user made it, and why no CUDA graph holds it.
+  std::string op = {};
+  SourceLocation site = {};
+  std::string reason = {};
+};
+
+/// "segment 1: 12 calls as one CUDA graph", a line a segment; of others also which call it is, its line, and why.
+SLUICE_API std::string to_string(std::span<const PlanSegment> segments);
 
 /// Runs the graph on new inputs: each node by invoke(), results new arrays. What a plan is compared with.
 SLUICE_API Arrays evaluate(const Graph& graph, std::span<const NDArray> inputs);
@@ -95,6 +114,13 @@ class SLUICE_API Plan {
   PlanMemory memory() const noexcept;
   /// Which results share memory; each arena has as much.
   const MemoryPlan& memory_plan() const noexcept;
+  /// How a run is cut: what each memory of the plan does, in this order. What is kept of constants is not among it. A
+  /// segment that turned out to be none, since a body did what a capture does not take, says so after its first run.
+  /// Waits for runs that are being pushed; not for bodies.
+  std::vector<PlanSegment> segments() const;
+  /// What the CUDA graphs of all its memory did so far; 0 on a CPU. `captured` grows with new memory and new addresses,
+  /// never because a number changed: learning rates, step counts and scales of losses. Waits as segments() does.
+  RegionCounts counts() const;
 
  private:
   struct Ready;

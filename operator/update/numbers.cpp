@@ -2,6 +2,7 @@
 #include <utility>
 #include <vector>
 
+#include <sluice/engine/detail/block_pool.h>
 #include <sluice/engine/engine.h>
 #include <sluice/operator/gpu_kernel.h>
 #include <sluice/operator/invoke.h>
@@ -11,16 +12,30 @@ namespace sluice::detail {
 
 namespace {
 
+/// A steady program writes words at each step: they come from recycled blocks.
+template <class T>
+struct BlockAllocator {
+  using value_type = T;
+  BlockAllocator() = default;
+  template <class U>
+  BlockAllocator(const BlockAllocator<U>&) noexcept {}  // NOLINT: as allocators do
+  T* allocate(std::size_t count) { return static_cast<T*>(take_block(count * sizeof(T))); }
+  void deallocate(T* block, std::size_t count) noexcept { give_block(block, count * sizeof(T)); }
+  bool operator==(const BlockAllocator&) const = default;
+};
+
 /// Attributes of words.
 struct WordsAttributes {
-  std::vector<std::int64_t> words;
+  std::vector<std::int64_t, BlockAllocator<std::int64_t>> words;
   Shape shape;
   DType dtype = DType::int64;
   Device device = cpu();
 
   template <class V>
   void visit(V&& v) {
-    v.field("words", words);
+    std::vector<std::int64_t> given(words.begin(), words.end());
+    v.field("words", given);
+    words.assign(given.begin(), given.end());
     v.field("shape", shape);
     v.field("dtype", dtype);
     v.field("device", device);
@@ -59,21 +74,28 @@ const Operator k_words{
     .kernels = {on_cpu(words_cpu), on_gpu(SLUICE_GPU_KERNEL(words_gpu))},
 };
 
-void write_words(std::vector<std::int64_t> words, const NDArray& to, SourceLocation site) {
+namespace {
+
+void write(WordsAttributes attributes, const NDArray& to, SourceLocation site) {
   const EngineScope here(to.engine());
-  invoke(
-      k_words,
-      {},
-      Attributes::of(WordsAttributes{std::move(words), to.shape(), to.dtype(), to.device()}),
-      site,
-      {&to, 1});
+  attributes.shape = to.shape();
+  attributes.dtype = to.dtype();
+  attributes.device = to.device();
+  invoke(k_words, {}, Attributes::of(std::move(attributes)), site, {&to, 1});
+}
+
+}  // namespace
+
+void write_words(std::span<const std::int64_t> words, const NDArray& to, SourceLocation site) {
+  write({.words = {words.begin(), words.end()}}, to, site);
 }
 
 void write_words(std::span<const double> values, const NDArray& to, SourceLocation site) {
-  std::vector<std::int64_t> words(values.size());
+  WordsAttributes attributes;
+  attributes.words.resize(values.size());
   if (!values.empty())
-    std::memcpy(words.data(), values.data(), values.size_bytes());
-  write_words(std::move(words), to, site);
+    std::memcpy(attributes.words.data(), values.data(), values.size_bytes());
+  write(std::move(attributes), to, site);
 }
 
 }  // namespace sluice::detail

@@ -59,7 +59,7 @@ class RandomProgram {
     for (std::size_t i = 0; i < length; ++i) {
       const std::size_t a = pick(), b = pick();
       bool own = true;
-      const NDArray made = step(draw() % 24, known[a], known[b], is_own[a], own);
+      const NDArray made = step(draw() % 26, known[a], known[b], is_own[a], own);
       if (!made.defined())
         continue;
       known.push_back(made);
@@ -150,6 +150,15 @@ class RandomProgram {
         target *= clip(b, -1, 1) + 0.25;
         target += b;
         return target * b;
+      }
+      case 24:  // calls that change nothing, and some that nearly do
+        return relu(relu((a + b) * 1.0 - 0.0)) + ((a * b) + -0.0) / 1.0 + (a * 1.0 + 0.0);
+      case 25: {
+        const NDArray whole = (a * 7.0).astype(int32), half = (a - b).astype(float16);
+        return where(a > b, whole + 0, whole + 0).astype(int64).astype(int32).astype(float32) +
+               half.astype(float32).astype(float16).astype(float32) +
+               (-(-(a.expand_dims(1).squeeze(1) * b))).T().T().copy() +
+               a.broadcast_to(shape_).reshape({1, shape_.size()}).reshape(shape_);
       }
       case 22:
         return sum(abs(a) + b * b, {1}, true) * 0.01 + relu(b) * relu(a);

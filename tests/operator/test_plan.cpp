@@ -7,6 +7,7 @@
 #include <sluice/operator/graph/memory_plan.h>
 
 #include "tests/engine/expect.h"
+#include "tests/operator/memory_overlaps.h"
 #include "tests/operator/random_program.h"
 #include "tests/support/catch.h"
 
@@ -15,7 +16,6 @@ using namespace sluice::test;
 using graph::Graph;
 using graph::Plan;
 using graph::Tracer;
-using graph::ValueId;
 
 namespace {
 
@@ -141,17 +141,6 @@ TEST_CASE("After an error in a plan the next run is whole", "[graph]") {
 
 namespace {
 
-// Bytes that two values share while both are needed: as the engine may run nodes side by side, none may be.
-void check_memory(const Graph& graph) {
-  const graph::MemoryPlan plan = plan_memory(graph, std::vector<bool>(graph.values.size()));
-  for (ValueId id = 0; id < graph.values.size(); ++id) {
-    if (plan.slot_of[id])
-      CHECK(
-          plan.slots[*plan.slot_of[id]].bytes >=
-          static_cast<std::size_t>(graph.values[id].spec.shape.size()) * size_of(graph.values[id].spec.dtype));
-  }
-}
-
 void check_programs(Device device, int programs, unsigned seed) {
   std::size_t fused = 0, with_many_results = 0;
   for (int i = 0; i < programs; ++i) {
@@ -162,7 +151,7 @@ void check_programs(Device device, int programs, unsigned seed) {
     for (const NDArray& input : program.inputs())
       abstract.push_back(tracer.input(spec(input.shape(), input.dtype(), device)));
     const Graph graph = tracer.trace([&] { return program.run(abstract); });
-    check_memory(graph);
+    REQUIRE(memory_fault(graph, plan_memory(graph, values_apart(graph)), graph::Sharing::proven) == "");
     Plan plan(graph), plain(graph, {.optimise = false, .share_memory = false});
     for (const graph::Node& node : plan.graph().nodes) {
       fused += node.op == &fused::k_fused ? 1 : 0;
@@ -192,6 +181,12 @@ TEST_CASE("Random programs on a GPU give as plans what they give by hand, to the
   check_programs(gpu(0), 60, 5000);
 }
 
+// Both by tests/run --suite nightly; the second on a machine with a GPU, also from a bundle.
 TEST_CASE("Ten thousand random programs as plans", "[graph][.nightly]") {
   check_programs(cpu(), 10000, 100000);
+}
+
+TEST_CASE("A thousand random programs as plans on a GPU", "[graph][gpu][hardware][.nightly]") {
+  SLUICE_NEEDS_GPUS(1);
+  check_programs(gpu(0), 1000, 300000);
 }

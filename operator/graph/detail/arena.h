@@ -17,6 +17,8 @@
 
 namespace sluice::graph {
 
+void add_to(RegionCounts& sum, const RegionCounts& more) noexcept;
+
 /// Memory for runs of a graph, which follow each other there, and what was recorded in it. One thread at a time.
 class Arena {
  public:
@@ -30,6 +32,8 @@ class Arena {
   const MemoryPlan& memory() const noexcept { return binding_.memory(); }
   /// Of values that do not come from outside.
   const NDArray& array(ValueId value) const noexcept { return binding_.array(value); }
+  std::vector<PlanSegment> segments() const;
+  RegionCounts counts() const noexcept;
   /// Plan::run() with inputs that were checked.
   Arrays run(std::span<const NDArray> inputs, SourceLocation site);
 
@@ -51,7 +55,7 @@ class Arena {
   std::size_t bytes_outside(std::size_t begin) const;
   bool are_results_small() const;
   bool is_large() const;
-  Arrays arrays_from_outside(std::span<const NDArray> inputs, SourceLocation site);
+  void bring(std::span<const NDArray> inputs, Arrays& arrays, SourceLocation site);
   void add_results(Arrays& arrays);
   Recording* recording_for(const Arrays& arrays);
   Recording* find_recording(const Arrays& arrays);
@@ -69,6 +73,7 @@ class Arena {
   const Graph& graph_;
   Engine& engine_;
   Binding binding_;
+  const bool poisons_;
   std::size_t results_begin_ = 0;           // of binding_.outside(): behind the inputs
   std::vector<std::size_t> input_numbers_;  // of the inputs there
   std::vector<bool> rewritten_ = rewritten_roots(graph_);
@@ -81,6 +86,7 @@ class Arena {
   bool keeps_results_ = false, is_large_ = false;
   std::vector<const void*> addresses_;  // of the run's arrays
   std::vector<Var> changing_;           // their Vars, while they are used
+  Arrays brought_;                      // from outside, during a run
   Arrays own_;                          // in place of arrays at other addresses each time
   std::unique_ptr<Recording> own_recording_;
   std::vector<Segment> segments_;  // regions go before the memory that is theirs

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <unordered_set>
 #include <vector>
@@ -55,7 +56,9 @@ class Binding {
   bool follows(ValueId value) const noexcept { return follows_[value]; }
 
   /// Says where this run's random numbers begin, as if each node had drawn its own when it was reached.
-  void draw(Engine& engine, SourceLocation site) const;
+  void draw(Engine& engine, SourceLocation site);
+  /// See PlanOptions::poison. `results`: those of attach().
+  void poison(std::span<const NDArray> results, SourceLocation site) const;
   /// For gradients that were recorded before: what the graph writes in memory of others is not what it was.
   void raise_versions() const;
   bool writes_outside() const noexcept { return !written_.empty(); }
@@ -101,6 +104,8 @@ class Binding {
   std::vector<NDArray> arrays_;
   std::vector<Step> steps_;
   std::vector<RandomStates> random_;
+  std::vector<RandomBlock> drawn_;   // of draw(): kept, so that runs take nothing from the heap
+  std::vector<std::int64_t> words_;  // the same
   std::vector<Held> held_;
   std::vector<ValueId> written_;
   std::unordered_set<const void*> written_memory_;
