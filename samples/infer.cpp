@@ -10,7 +10,6 @@
 #include <sluice/sluice.h>
 
 #include "samples/support/flags.h"
-#include "samples/support/png_image.h"
 #include "samples/support/run_main.h"
 #include "samples/support/terminal.h"
 
@@ -27,15 +26,21 @@ struct Options {
   std::size_t top = 3;
 };
 
-std::vector<std::filesystem::path> pngs_of(const std::filesystem::path& place) {
+bool is_image(const std::filesystem::path& file) {
+  const std::filesystem::path ending = file.extension();
+  return ending == ".png" || ending == ".jpg" || ending == ".jpeg";
+}
+
+std::vector<std::filesystem::path> images_of(const std::filesystem::path& place) {
   if (!std::filesystem::is_directory(place))
     return {place};
   std::vector<std::filesystem::path> files;
   for (const auto& entry : std::filesystem::directory_iterator(place)) {
-    if (entry.path().extension() == ".png")
+    if (is_image(entry.path()))
       files.push_back(entry.path());
   }
-  require<FileError>(!files.empty(), [&] { return message(place.string(), ": no file in there ends in .png"); });
+  require<FileError>(
+      !files.empty(), [&] { return message(place.string(), ": no file in there ends in .png, .jpg or .jpeg"); });
   std::sort(files.begin(), files.end());
   return files;
 }
@@ -51,23 +56,17 @@ SymbolArray image_input(const SymbolBlock& net, const std::string& file) {
 
 // Planes of numbers from 0 to 1, as ToTensor() makes them; colours become grey, and grey three equal colours.
 void append_planes(const std::filesystem::path& path, const Shape& wanted, std::vector<float>& to) {
-  const samples::Image image = samples::read_png(path);
-  require<FileError>(image.height == wanted[2] && image.width == wanted[3], [&] {
+  const NDArray image = image::imread(path, {.channels = 0, .orient = true});
+  const std::int64_t height = image.shape()[0], width = image.shape()[1], channels = image.shape()[2];
+  require<FileError>(height == wanted[2] && width == wanted[3], [&] {
     return message(
-        path.string(),
-        ": has ",
-        image.height,
-        " x ",
-        image.width,
-        " pixels, the network takes ",
-        wanted[2],
-        " x ",
-        wanted[3]);
+        path.string(), ": has ", height, " x ", width, " pixels, the network takes ", wanted[2], " x ", wanted[3]);
   });
-  const std::int64_t pixels = image.height * image.width, has = image.channels >= 3 ? 3 : 1;
+  const std::vector<std::uint8_t> values = image.to_vector<std::uint8_t>();
+  const std::int64_t pixels = height * width, has = channels >= 3 ? 3 : 1;
   for (std::int64_t channel = 0; channel < wanted[1]; ++channel) {
     for (std::int64_t i = 0; i < pixels; ++i) {
-      const std::uint8_t* const pixel = &image.pixels[static_cast<std::size_t>(i * image.channels)];
+      const std::uint8_t* const pixel = &values[static_cast<std::size_t>(i * channels)];
       const bool is_mixed = has == 3 && wanted[1] == 1;
       const float value = is_mixed ? 0.299f * pixel[0] + 0.587f * pixel[1] + 0.114f * pixel[2]
                                    : static_cast<float>(pixel[has == 3 ? channel : 0]);
@@ -101,7 +100,7 @@ int infer(const Options& options) {
   const std::filesystem::path file = options.network.ends_with(".json") ? options.network : options.network + ".json";
   const SymbolBlock net = SymbolBlock::imports(file, {}, {}, options.device);
   const SymbolArray input = image_input(net, file.string());
-  const std::vector<std::filesystem::path> files = pngs_of(options.images);
+  const std::vector<std::filesystem::path> files = images_of(options.images);
   std::vector<std::string> names;
   if (const auto found = net.notes().find("classes"); found != net.notes().end()) {
     std::istringstream lines(found->second);
@@ -135,10 +134,11 @@ int infer(const Options& options) {
 
 int main(int argc, char** argv) {
   Options options;
-  samples::CommandLine command("Runs an exported network (mlp --export PREFIX) on PNGs: the likeliest classes.");
+  samples::CommandLine command(
+      "Runs an exported network (mlp --export PREFIX) on PNG or JPEG images: the likeliest classes.");
   command.add_device_flag(options.device);
   command.add_option("network", options.network, "PREFIX, or PREFIX.json, of the exported network").required();
-  command.add_option("images", options.images, "A PNG, or a folder of them").required();
+  command.add_option("images", options.images, "A PNG or JPEG file, or a folder of them").required();
   command.add_option("--top", options.top, "How many classes an image")
       .check(samples::whole_within(1, 1000000))
       .with_default();

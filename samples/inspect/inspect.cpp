@@ -55,13 +55,14 @@ std::string text_of(const std::string& what, const graph::Graph& before, const g
   const graph::PlanMemory memory = plan.memory();
   return fmt::format(
       "\n{} as a graph: {} nodes, {} after the passes, {} FLOPs\n"
-      "its results: {} bytes, {} without sharing memory\n\n{}",
+      "its results: {} bytes, {} without sharing memory\n{}\n{}",
       what,
       before.nodes.size(),
       plan.graph().nodes.size(),
       grouped(graph::flops(plan.graph())),
       grouped(static_cast<std::int64_t>(memory.bytes)),
       grouped(static_cast<std::int64_t>(memory.bytes_without_sharing)),
+      to_string(plan.segments()),
       operators_of(plan.graph()));
 }
 

@@ -13,7 +13,7 @@ import zlib
 
 import harness
 from harness import PROGRAMS, Skipped, device, expect, run
-from images import png, png_rows
+from images import jpeg, png, png_rows
 
 
 def sharpened(rows, channels, keep_last):
@@ -189,13 +189,21 @@ def check_infer(folder):
         expect(len(chances) == 60 and all(0 <= chance <= 1.0001 for chance in chances), f"{program}'s chances", result)
     one = run("infer", folder / "mlp.json", images / "00.png", "--top", 100, "--device", device())
     expect(one.returncode == 0 and one.stdout.count(",") == 10 and "1 image(s)" in one.stdout, "one image", one)
+    grey = png_rows((images / "00.png").read_bytes(), 1)
+    (images / "30.jpg").write_bytes(jpeg(28, 28, grey))
+    mixed = run("infer", folder / "mlp", images, "--top", 1, "--device", device())
+    guesses = dict(line.split(": ") for line in mixed.stdout.splitlines()[:-1])
+    expect("31 image(s)" in mixed.stdout and guesses.keys() == {*labels, "30.jpg"}, "PNGs and a JPEG", mixed)
+    same = [float(guesses[name].rsplit(" ", 1)[1]) for name in ("00.png", "30.jpg")]
+    expect(abs(same[0] - same[1]) < 0.02 and guesses["00.png"].rsplit(" ", 1)[0] == guesses["30.jpg"].rsplit(" ", 1)[0],
+           "an image as PNG and as JPEG", mixed)
     (images / "wide.png").write_bytes(png(4, 2, 0, [[0] * 4] * 2))
     graph = (folder / "mlp.json").read_text()
     (folder / "bad.json").write_text(graph.replace("dense", "tense"))
     for arguments, words in (
             ((folder / "mlp", images), ("wide.png", "28 x 28")), ((folder / "none", images), ("none.json",)),
             ((folder / "bad", images), ("bad.json", "damaged")), ((folder / "mlp", folder / "none"), ("none",)),
-            ((folder / "mlp", folder), ("ends in .png",))):
+            ((folder / "mlp", folder), ("ends in .png, .jpg",))):
         result = run("infer", *arguments, "--device", device())
         expect(result.returncode == 1 and all(word in result.stderr for word in words), f"infer {arguments}", result)
     expect(run("infer", folder / "mlp").returncode == 2, "no images are named")

@@ -1,4 +1,5 @@
-"""PNG files, written and read without a library."""
+"""PNG files, written and read without a library, and JPEG files."""
+import math
 import struct
 import zlib
 
@@ -32,3 +33,52 @@ def png_rows(content, channels):
         rows.append(list(row))
         before = bytes(row)
     return rows
+
+
+ZIGZAG = sorted(range(64), key=lambda at: (at // 8 + at % 8, at // 8 if (at // 8 + at % 8) % 2 else at % 8))
+COSINES = [[math.cos((2 * x + 1) * u * math.pi / 16) * (math.sqrt(0.125) if u == 0 else 0.5) for x in range(8)] for u in range(8)]
+
+
+def jpeg(width, height, rows):
+    """A grey baseline JPEG, hardly quantised, with Huffman codes of one length."""
+    quantum, lengths = 2, [run * 16 + size for run in range(16) for size in range(1, 11)] + [0x00, 0xF0]
+    bits = []
+
+    def put(value, count):
+        bits.extend(value >> i & 1 for i in reversed(range(count)))
+
+    def put_number(number, size):
+        put(number if number > 0 else number + (1 << size) - 1, size)
+
+    before = 0
+    for top in range(0, height, 8):
+        for left in range(0, width, 8):
+            block = [[rows[min(top + y, height - 1)][min(left + x, width - 1)] - 128 for x in range(8)] for y in range(8)]
+            across = [[sum(row[x] * COSINES[u][x] for x in range(8)) for u in range(8)] for row in block]
+            waves = [sum(across[y][at % 8] * COSINES[at // 8][y] for y in range(8)) for at in ZIGZAG]
+            numbers = [round(wave / quantum) for wave in waves]
+            step, before = numbers[0] - before, numbers[0]
+            put(abs(step).bit_length(), 4)
+            put_number(step, abs(step).bit_length())
+            zeros = 0
+            for number in numbers[1:]:
+                zeros += number == 0
+                if number == 0:
+                    continue
+                for _ in range(zeros // 16):
+                    put(lengths.index(0xF0), 8)
+                put(lengths.index(zeros % 16 * 16 + abs(number).bit_length()), 8)
+                put_number(number, abs(number).bit_length())
+                zeros = 0
+            if zeros:
+                put(lengths.index(0x00), 8)
+    bits.extend([1] * (-len(bits) % 8))
+    data = bytes(int("".join(map(str, bits[i:i + 8])), 2) for i in range(0, len(bits), 8)).replace(b"\xff", b"\xff\0")
+
+    def part(kind, content):
+        return struct.pack(">BBH", 0xFF, kind, len(content) + 2) + content
+
+    tables = bytes([0x00, 0, 0, 0, 12] + [0] * 12 + list(range(12)) + [0x10] + [0] * 7 + [len(lengths)] + [0] * 8 + lengths)
+    return (b"\xff\xd8" + part(0xDB, bytes([0] + [quantum] * 64)) + part(0xC4, tables)
+            + part(0xC0, struct.pack(">BHHBBBB", 8, height, width, 1, 1, 0x11, 0))
+            + part(0xDA, bytes([1, 1, 0, 0, 63, 0])) + data + b"\xff\xd9")
