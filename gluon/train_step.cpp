@@ -42,6 +42,7 @@ struct TrainStep::State {
   detail::StepMetrics metrics = detail::StepMetrics();
   std::vector<ParameterDict::Entry> parameters = {};
   std::deque<Known> known = {};  // the one used last comes first
+  Signature asked = {{}, 0, {}, {}, {}, {}};
   std::size_t traced = 0;
   bool is_listed = false;
   std::uint64_t changes = 0, of_called = 0;  // of networks, when the parameters were listed
@@ -82,10 +83,17 @@ struct TrainStep::State {
       to.push_back(reinterpret_cast<const void*>(hook.number));
   }
 
-  Signature signature_of(const Batch& batch) const {
-    Signature signature{{}, 0, sluice::detail::current_float32_precision(), amp::autocast_dtype(), {}, {}};
-    for (const NDArray& input : batch.all())
-      signature.inputs.push_back({input.shape(), input.dtype(), input.device()});
+  // Into one whose room is there: steps are asked for again and again.
+  void describe(const Batch& batch, Signature& signature) const {
+    signature.inputs.clear();
+    signature.parameters.clear();
+    signature.multipliers.clear();
+    signature.precision = sluice::detail::current_float32_precision();
+    signature.autocast = amp::autocast_dtype();
+    for (const std::span<const NDArray> given : {batch.samples, batch.labels}) {
+      for (const NDArray& input : given)
+        signature.inputs.push_back({input.shape(), input.dtype(), input.device()});
+    }
     signature.samples = batch.samples.size();
     for (const auto& [name, parameter] : parameters) {
       const auto* const object = parameter.data().object();
@@ -100,7 +108,6 @@ struct TrainStep::State {
       signature.parameters.push_back(array.object());
     for (const NDArray& sums : metrics.sums())
       signature.parameters.push_back(sums.object());
-    return signature;
   }
 
   StepResult forward(const Batch& batch, SourceLocation site) const {
@@ -242,21 +249,21 @@ struct TrainStep::State {
   }
 
   const Known& known_for(const Batch& batch, SourceLocation site) {
-    Signature signature = signature_of(batch);
+    describe(batch, asked);
     const auto found =
-        std::find_if(known.begin(), known.end(), [&](const Known& one) { return one.signature == signature; });
+        std::find_if(known.begin(), known.end(), [&](const Known& one) { return one.signature == asked; });
     if (found != known.end() && !found->is_outdated()) {
       std::rotate(known.begin(), found, found + 1);
       return known.front();
     }
     Engine& engine = batch.samples.front().engine();
     const EngineScope here(engine);
-    std::shared_ptr<const TracedStep> step = find_like(signature);
+    std::shared_ptr<const TracedStep> step = find_like(asked);
     if (step == nullptr) {
-      step = trace(signature, site);
-      signature = signature_of(batch);  // there are sums of metrics now
+      step = trace(asked, site);
+      describe(batch, asked);  // there are sums of metrics now
     }
-    Known made = made_of(std::move(signature), std::move(step), engine);
+    Known made = made_of(asked, std::move(step), engine);
     if (found != known.end())
       known.erase(found);
     if (known.size() >= std::max<std::size_t>(options.most_plans, 1))

@@ -104,18 +104,18 @@ class RegionCapture final : public Stream, public RegionSteps {
 class RegionStepStream final : public Stream {
  public:
   RegionStepStream(const Queue& outer, Stream& stream, RegionWords& words) noexcept
-      : outer_(outer), stream_(stream), words_(words) {}
+      : outer_(outer), stream_(&stream), words_(words) {}
   void begin_step(std::size_t task) noexcept { task_ = task; }
 
-  void* native() override { return stream_.native(); }
-  Position current_position() override { return stream_.current_position(); }
-  void wait_for(const PositionSet& positions) override { stream_.wait_for(positions); }
+  void* native() override { return stream_->native(); }
+  Position current_position() override { return stream_->current_position(); }
+  void wait_for(const PositionSet& positions) override { stream_->wait_for(positions); }
   ErrorWord* error_word() override;
-  std::shared_ptr<void>& slot(std::size_t id) override { return stream_.slot(id); }
+  std::shared_ptr<void>& slot(std::size_t id) override { return stream_->slot(id); }
 
  private:
   const Queue outer_;
-  Stream& stream_;
+  Stream* const stream_;
   RegionWords& words_;
   std::size_t task_ = 0;
   bool noted_ = false;

@@ -241,10 +241,9 @@ TEST_CASE("Of a region's tasks the one that reports is blamed, captured or calle
     CAPTURE(captured);
     Sim sim;
     Engine engine({.workers = 1});
-    const int count = 3;
-    std::vector<Var> vars(static_cast<std::size_t>(count));
+    std::vector<Var> vars(3);
     std::array<std::atomic<long long>, 3> index{-1, -1, -1};
-    std::vector<int> lines(vars.size());
+    std::array<int, 3> lines{};
     for (Var& var : vars)
       var = engine.new_var();
     Region region(engine, gpu(0), "plan");

@@ -10,6 +10,7 @@
 #include "tests/engine/expect.h"
 #include "tests/gluon/exported.h"
 #include "tests/gluon/exported_1.h"
+#include "tests/gluon/exported_2.h"
 
 using namespace sluice;
 using namespace sluice::test;
@@ -147,13 +148,21 @@ TEST_CASE("files that are missing or do not belong together are refused", "[gluo
   CHECK_THROWS_AS(SymbolBlock::imports(files.folder / "net.json", {}, {}, gpu(num_gpus())), NoDevice);
 }
 
+namespace {
+
+std::string bytes_of_digits(const char* digits) {
+  std::string bytes;
+  for (; *digits != '\0'; digits += 2)
+    bytes += static_cast<char>(std::stoi(std::string(digits, 2), nullptr, 16));
+  return bytes;
+}
+
+}  // namespace
+
 TEST_CASE("a network that version 1 exported stays readable, and gives what it gave", "[gluon][export]") {
   const TemporaryFolder folder;
   put(folder / "net.json", exported_1::k_graph);
-  std::string parameters;
-  for (const char* digits = exported_1::k_parameters; *digits != '\0'; digits += 2)
-    parameters += static_cast<char>(std::stoi(std::string(digits, 2), nullptr, 16));
-  put(folder / "net.npz", parameters);
+  put(folder / "net.npz", bytes_of_digits(exported_1::k_parameters));
   const SymbolBlock net = SymbolBlock::imports(folder / "net.json", {"image", "shift"});
   CHECK(net.notes().at("classes") == "left right");
   CHECK(net.inputs()[0].batch);
@@ -169,6 +178,22 @@ TEST_CASE("a network that version 1 exported stays readable, and gives what it g
   scores.insert(scores.end(), {0.131854564f, 0.58076781f, 0.287377596f});
   shifted.insert(shifted.end(), {1.5f, -3.45000005f});
   check(3);
+}
+
+TEST_CASE("a network with loops that version 2 exported stays readable, and gives what it gave", "[gluon][export]") {
+  const TemporaryFolder folder;
+  put(folder / "net.json", exported_2::k_graph);
+  put(folder / "net.npz", bytes_of_digits(exported_2::k_parameters));
+  const SymbolBlock net = SymbolBlock::imports(folder / "net.json", {"steps"});
+  CHECK(net.notes().at("classes") == "left right");
+  CHECK(net.inputs()[0].shape == Shape{40, 2, 3});
+  const NDArray given = pattern_array({40, 2, 3}, 7);
+  check_near(values(net(given)), {-0.671982467f, -0.436494797f, -0.620746732f, -0.403440744f});
+  // It is a loop, not its turns, and a branch: another is taken for what has the other sign.
+  CHECK_THAT(exported_2::k_graph, contains("\"op\": \"foreach\"") && contains("\"op\": \"cond\""));
+  CHECK(std::string(exported_2::k_graph).find("\"version\": 2") != std::string::npos);
+  std::vector<float> turned = values(net(-given));
+  CHECK(turned != values(net(given)));
 }
 
 TEST_CASE("an export that fails leaves the one that was there", "[gluon][export]") {

@@ -56,24 +56,24 @@ Graph dense_gradients(Device device, std::int64_t rows, std::int64_t units, bool
 
 TEST_CASE("A bias's gradient goes beside its weight's on a GPU where both are kernels", "[graph][gpu]") {
   SLUICE_NEEDS_GPUS(1);
-  const Graph before = dense_gradients(gpu(0), 96, 160, true);
+  const Graph before = dense_gradients(gpu(0), 1100, 8, true);
   REQUIRE(count(before, "dense_backward_weights") == 1);
   const Graph after = with_biases_apart(before);
   verify(after);
   CHECK(after.nodes.size() == before.nodes.size() + 1);
   CHECK(count(after, "dense_backward_weights") == 1);
   CHECK(count(after, "dense_backward_bias") == 1);
-  const NDArray inputs[] = {random_array({96, 160}, 1).to(gpu(0)), random_array({96, 160}, 2).to(gpu(0))};
+  const NDArray inputs[] = {random_array({1100, 8}, 1).to(gpu(0)), random_array({1100, 8}, 2).to(gpu(0))};
   const Arrays wanted = evaluate(before, inputs), got = evaluate(after, inputs);
   CHECK(all_bytes({got[0]}) == all_bytes({wanted[0]}));
   CHECK(differences(got[1], wanted[1], {1e-5, 1e-5}) == "");
   // Nothing to take apart: one kernel gives both, or there is no bias.
-  for (const Graph& graph : {dense_gradients(gpu(0), 2, 3, true), dense_gradients(gpu(0), 96, 160, false)})
+  for (const Graph& graph : {dense_gradients(gpu(0), 2, 3, true), dense_gradients(gpu(0), 1100, 8, false)})
     CHECK(with_biases_apart(graph).nodes.size() == graph.nodes.size());
 }
 
 TEST_CASE("On a CPU a bias's gradient stays with its weight's", "[graph]") {
-  const Graph graph = dense_gradients(cpu(), 96, 160, true);
+  const Graph graph = dense_gradients(cpu(), 1100, 8, true);
   CHECK(count(with_biases_apart(graph), "dense_backward_bias") == count(graph, "dense_backward_bias"));
   CHECK(with_biases_apart(graph).nodes.size() == graph.nodes.size());
 }
