@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include <sluice/engine/parallel.h>
 #include <sluice/operator/gather/kernels.h>
 
 namespace sluice::detail {
@@ -102,6 +103,41 @@ void for_each_entry(const KernelCall& call, const Taking& taking, std::int64_t b
       base += step;
     }
   }
+}
+
+/// Calls f(i, its entry) for the positions that name an entry of [least, limit), in order, of numbers for an axis or
+/// some.
+template <class F>
+void for_each_entry_within(
+    const KernelCall& call, const Taking& taking, std::int64_t least, std::int64_t limit, const F& f) {
+  const std::int64_t count = taking.place.count;
+  if (least == 0 && limit == taking.at.n)
+    return for_each_entry(call, taking, 0, count, f);
+  const auto width = static_cast<std::uint64_t>(limit - least);
+  std::int64_t entries[k_looked_up], at[k_looked_up];
+  for (std::int64_t first = 0; first < count; first += k_looked_up) {
+    const std::int64_t n = std::min(k_looked_up, count - first);
+    look_up(call, taking, first, n, entries);
+    std::int64_t kept = 0;
+    for (std::int64_t i = 0; i < n; ++i) {
+      const std::int64_t entry = entries[i];
+      at[kept] = first + i;
+      entries[kept] = entry;
+      kept += static_cast<std::uint64_t>(entry - least) < width ? 1 : 0;
+    }
+    for (std::int64_t i = 0; i < kept; ++i)
+      f(at[i], entries[i]);
+  }
+}
+
+/// Calls body(begin, end) for entries that threads each look all numbers through for, so that an entry meets its
+/// numbers in order whatever the cut: in halves, since every cut has all numbers looked at once more.
+template <class Body>
+void in_halves(const Taking& taking, const Body& body) {
+  constexpr std::int64_t k_worth = 1 << 15;
+  const std::int64_t n = taking.at.n;
+  const bool whole = taking.place.axes > 1 || taking.place.count * taking.at.inner < k_worth;
+  parallel_for(n, whole ? n : (n + 1) / 2, body);
 }
 
 }  // namespace sluice::detail

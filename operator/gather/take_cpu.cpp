@@ -7,6 +7,8 @@
 #include <sluice/engine/parallel.h>
 #include <sluice/operator/gather/entries_cpu.h>
 #include <sluice/operator/gather/kernels.h>
+#include <sluice/operator/simd/move_rows.h>
+#include <sluice/operator/simd/rows.h>
 
 namespace sluice::detail {
 
@@ -107,6 +109,17 @@ void add_columns(const KernelCall& call, const Taking& taking, const Columns& at
   });
 }
 
+/// Elements of one axis, added where they lie.
+template <class T>
+void add_elements(const KernelCall& call, const Taking& taking) {
+  const T* const dy = call.inputs[1].as<const T>();
+  T* const dx = call.outputs[0].as<T>();
+  in_halves(taking, [&](std::int64_t begin, std::int64_t end) {
+    std::fill(dx + begin, dx + end, T{0});
+    for_each_entry_within(call, taking, begin, end, [&](std::int64_t i, std::int64_t entry) { dx[entry] += dy[i]; });
+  });
+}
+
 /// For every entry the last position that names it, -1 where none does.
 std::vector<std::int64_t> last_positions(const KernelCall& call, const Taking& taking) {
   std::vector<std::int64_t> last(static_cast<std::size_t>(taking.at.n), -1);
@@ -128,9 +141,12 @@ struct RowMoves {
         to(target.as<std::byte>()),
         bytes(static_cast<std::size_t>(at.inner) * size_of(target.dtype)) {}
 
-  void move(std::int64_t source, std::int64_t target) const {
-    const std::byte* const a = from + static_cast<std::size_t>(source) * bytes;
-    std::byte* const b = to + static_cast<std::size_t>(target) * bytes;
+  const std::byte* source(std::int64_t row) const { return from + static_cast<std::size_t>(row) * bytes; }
+  std::byte* target(std::int64_t row) const { return to + static_cast<std::size_t>(row) * bytes; }
+
+  void move(std::int64_t from_row, std::int64_t to_row) const {
+    const std::byte* const a = source(from_row);
+    std::byte* const b = target(to_row);
     switch (bytes) {  // of which the compiler knows how to move them
       case 1:
         *b = *a;
@@ -148,13 +164,24 @@ struct RowMoves {
         std::memcpy(b, a, bytes);
     }
   }
+  /// Rows [begin, end) to where they were.
+  void move_all(std::int64_t begin, std::int64_t end) const {
+    std::memcpy(target(begin), source(begin), static_cast<std::size_t>(end - begin) * bytes);
+  }
   /// Asks for a row that is read soon.
-  void expect(std::int64_t source) const {
-    const std::byte* const a = from + static_cast<std::size_t>(source) * bytes;
+  void expect(std::int64_t row) const {
+    const std::byte* const a = source(row);
     for (std::size_t line = 0; line < std::min(bytes, k_asked); line += 64)
       __builtin_prefetch(a + line);
   }
-  void clear(std::int64_t target) const { std::memset(to + static_cast<std::size_t>(target) * bytes, 0, bytes); }
+  /// What a row of whole lines is moved by past the caches, where no cache would keep `count` of them until they are
+  /// read; otherwise null.
+  simd::LineCopy streamed(std::int64_t count) const {
+    constexpr std::size_t k_line = 64, k_large = std::size_t{4} << 20;
+    const bool whole = bytes % k_line == 0 && reinterpret_cast<std::uintptr_t>(to) % k_line == 0;
+    return whole && static_cast<std::size_t>(count) * bytes >= k_large ? simd::line_copy() : nullptr;
+  }
+  void clear(std::int64_t row) const { std::memset(target(row), 0, bytes); }
 };
 
 void copy_all(const TensorView& from, const TensorView& to) {
@@ -168,6 +195,7 @@ void copy_all(const TensorView& from, const TensorView& to) {
 void take_rows(
     const KernelCall& call, const Taking& taking, const RowMoves& rows, std::int64_t begin, std::int64_t end) {
   const auto ahead = static_cast<std::int64_t>(std::max<std::size_t>(1, RowMoves::k_asked / rows.bytes));
+  const simd::LineCopy streamed = rows.streamed(taking.at.indices);
   std::int64_t entries[k_looked_up];
   for (std::int64_t first = begin; first < end; first += k_looked_up) {
     const std::int64_t count = std::min(k_looked_up, end - first);
@@ -175,9 +203,14 @@ void take_rows(
     for (std::int64_t i = 0; i < count; ++i) {
       if (i + ahead < count)
         rows.expect(entries[i + ahead]);
-      rows.move(entries[i], first + i);
+      if (streamed != nullptr)
+        streamed(rows.source(entries[i]), rows.bytes, rows.target(first + i));
+      else
+        rows.move(entries[i], first + i);
     }
   }
+  if (streamed != nullptr)
+    simd::finish_streams();
 }
 
 /// Calls f(row of what is taken, row of the other array, entry, position) for all rows. Those of one entry, and they
@@ -236,7 +269,10 @@ void take_backward_cpu(const KernelCall& call, IndexKind kind) {
       const std::int64_t n = place.extents[0];
       add_columns<T>(call, taking, {dx.size / (n * place.inner), place.entries, n, place.inner});
     } else if (taking.at.outer * taking.at.inner == 1) {
-      add_columns<T>(call, taking, {.positions = place.count, .n = taking.at.n});
+      if constexpr (std::is_same_v<Compute<T>, T>)
+        add_elements<T>(call, taking);
+      else
+        add_columns<T>(call, taking, {.positions = place.count, .n = taking.at.n});
     } else {
       add_rows<T>(call, taking);
     }
@@ -246,8 +282,16 @@ void take_backward_cpu(const KernelCall& call, IndexKind kind) {
 void put_cpu(const KernelCall& call, IndexKind kind) {
   const TensorView& y = call.outputs[0];
   const Taking taking = taking_of(kind, call, call.inputs[1], y.shape);
-  copy_all(call.inputs[0], y);
   const RowMoves values(call.inputs[2], y, taking.at);
+  if (taking.at.outer == 1 && taking.place.inner == 0) {
+    const RowMoves kept(call.inputs[0], y, taking.at);
+    return in_halves(taking, [&](std::int64_t begin, std::int64_t end) {
+      kept.move_all(begin, end);
+      for_each_entry_within(
+          call, taking, begin, end, [&](std::int64_t i, std::int64_t entry) { values.move(i, entry); });
+    });
+  }
+  copy_all(call.inputs[0], y);
   for_each_row(
       call, taking, [&](std::int64_t row, std::int64_t place, std::int64_t, std::int64_t) { values.move(row, place); });
 }

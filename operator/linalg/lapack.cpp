@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <dlfcn.h>
@@ -5,7 +6,9 @@
 #include <vector>
 
 #include <sluice/engine/error.h>
+#include <sluice/operator/library/pieces.h>
 #include <sluice/operator/linalg/lapack.h>
+#include <sluice/operator/linalg/openblas.h>
 
 namespace sluice::detail {
 
@@ -102,6 +105,7 @@ void take_openblas(const SharedLibrary& loaded) {
   void (*set_threads)(int) = nullptr;
   loaded.find(name, set_threads);
   set_threads(1);
+  choose_openblas_kernels(loaded);
 }
 
 template <class F>
@@ -127,6 +131,14 @@ std::vector<T> scratch(T asked, int& size) {
   });
   size = exact < 1 ? 1 : static_cast<int>(exact);
   return std::vector<T>(static_cast<std::size_t>(size));
+}
+
+// Right sides are solved for in pieces of some, each with all factors to read once more.
+constexpr std::int64_t k_solved_unit = 16;
+std::int64_t pieces_solved(std::int64_t n, std::int64_t sides) {
+  constexpr double k_piece = 1 << 24, k_most = 8;
+  const double operations = 2.0 * static_cast<double>(n) * static_cast<double>(n) * static_cast<double>(sides);
+  return static_cast<std::int64_t>(std::clamp(operations / k_piece, 1.0, k_most));
 }
 
 int positive(int info) {
@@ -161,14 +173,18 @@ void lapack_trsm(
     std::int64_t columns,
     const void* a,
     void* b) {
-  const int m = narrow(rows), n = narrow(columns), lda = leading(columns), ldb = leading(rows);
+  const int n = narrow(columns), lda = leading(columns), ldb = leading(rows);
   with_calls(dtype, [&]<class T>(const Calls<T>& calls, T) {
     const T one = 1;
     const char* const uplo = upper ? "U" : "L";
     const char* const trans = transposed ? "T" : "N";
     const char* const diag = unit_diagonal ? "U" : "N";
-    calls.trsm(
-        "R", uplo, trans, diag, &m, &n, &one, static_cast<const T*>(a), &lda, static_cast<T*>(b), &ldb, 1, 1, 1, 1);
+    const Pieces pieces = pieces_of(rows, pieces_solved(columns, rows), k_solved_unit);
+    for_each_piece(pieces, [&](std::int64_t piece) {
+      const int m = narrow(pieces.length_of(piece));
+      T* const here = static_cast<T*>(b) + pieces.begin(piece);
+      calls.trsm("R", uplo, trans, diag, &m, &n, &one, static_cast<const T*>(a), &lda, here, &ldb, 1, 1, 1, 1);
+    });
     return 0;
   });
 }
@@ -193,12 +209,17 @@ void lapack_getrs(
     const void* a,
     const std::int64_t* pivots,
     void* b) {
-  const int n = narrow(size), k = narrow(columns), lda = leading(size);
+  const int n = narrow(size), lda = leading(size);
   with_calls(dtype, [&]<class T>(const Calls<T>& calls, T) {
     const std::vector<int> rows(pivots, pivots + size);
     const char* const trans = transposed ? "T" : "N";
-    int info = 0;
-    calls.getrs(trans, &n, &k, static_cast<const T*>(a), &lda, rows.data(), static_cast<T*>(b), &lda, &info, 1);
+    const Pieces pieces = pieces_of(columns, pieces_solved(size, columns), k_solved_unit);
+    for_each_piece(pieces, [&](std::int64_t piece) {
+      const int k = narrow(pieces.length_of(piece));
+      int info = 0;
+      T* const here = static_cast<T*>(b) + pieces.begin(piece) * size;
+      calls.getrs(trans, &n, &k, static_cast<const T*>(a), &lda, rows.data(), here, &lda, &info, 1);
+    });
     return 0;
   });
 }

@@ -7,7 +7,7 @@
 // Steps over small matrices on a CPU: a library's calls cost more than what is done there.
 namespace sluice::detail {
 
-/// Rows of the largest matrix that factor_small() is for: beyond, libraries are as fast.
+/// Rows of the largest matrix that these are for: beyond, libraries are as fast.
 inline constexpr std::int64_t k_small_factors = 32;
 
 /// What getrf does to one matrix: columns first, rows counted from 1, the first pivot that is 0 from 1 or 0.
@@ -41,6 +41,28 @@ int factor_small(T* a, std::int64_t n, std::int64_t* pivots) {
     }
   }
   return zero;
+}
+
+/// What potrf does to the lower triangle of a matrix that lies row by row: the first pivot that is not positive from 1,
+/// or 0.
+template <class T>
+int root_small(T* a, std::int64_t n) {
+  T column[k_small_factors];
+  for (std::int64_t k = 0; k < n; ++k) {
+    const T pivot = a[k * n + k];
+    if (!(pivot > T(0)))
+      return static_cast<int>(k + 1);
+    const T root = std::sqrt(pivot), inverse = T(1) / root;
+    a[k * n + k] = root;
+    for (std::int64_t i = k + 1; i < n; ++i)
+      column[i] = a[i * n + k] *= inverse;
+    for (std::int64_t i = k + 1; i < n; ++i) {
+      T* const row = a + i * n;
+      for (std::int64_t j = k + 1; j <= i; ++j)
+        row[j] -= column[i] * column[j];
+    }
+  }
+  return 0;
 }
 
 }  // namespace sluice::detail

@@ -20,6 +20,22 @@ void by_type(DType dtype, F&& f) {
   dtype == DType::float64 ? f.template operator()<double>() : f.template operator()<float>();
 }
 
+/// (rows, columns), of which neighbours of a column lie side by side: in squares whose lines stay in a cache.
+template <class T>
+void turn(const T* from, std::int64_t step, std::int64_t rows, std::int64_t columns, T* to) {
+  constexpr std::int64_t k_side = 16;
+  for (std::int64_t row = 0; row < rows; row += k_side) {
+    const std::int64_t height = std::min(k_side, rows - row);
+    for (std::int64_t column = 0; column < columns; column += k_side) {
+      const std::int64_t width = std::min(k_side, columns - column);
+      for (std::int64_t i = row; i < row + height; ++i) {
+        for (std::int64_t j = column; j < column + width; ++j)
+          to[i * columns + j] = from[j * step + i];
+      }
+    }
+  }
+}
+
 /// One matrix after the other, with the scratch memory of the first.
 class StepsOnCpu final : public MatrixSteps {
  public:
@@ -41,6 +57,8 @@ class StepsOnCpu final : public MatrixSteps {
           std::copy_n(static_cast<const T*>(p.from), p.rows * p.columns, to);
         return;
       }
+      if (!is_bad && p.part == Part::all && p.from_row == 1)
+        return turn(static_cast<const T*>(p.from), p.from_column, p.rows, p.columns, to);
       for (std::int64_t row = 0; row < p.rows; ++row) {
         for (std::int64_t column = 0; column < p.columns; ++column)
           *to++ = p.at<T>(0, row, column);
@@ -67,7 +85,13 @@ class StepsOnCpu final : public MatrixSteps {
       fault_ = static_cast<std::int64_t>(code) << 32 | *info;
   }
 
-  void potrf(std::int64_t n, void* a, int* info) override { *info = lapack_potrf(dtype(), n, a); }
+  void potrf(std::int64_t n, void* a, int* info) override {
+    if (n > k_small_factors) {
+      *info = lapack_potrf(dtype(), n, a);
+      return;
+    }
+    by_type(dtype(), [&]<class T>() { *info = root_small(static_cast<T*>(a), n); });
+  }
   void trsm(bool upper, bool transposed, bool unit_diagonal, std::int64_t m, std::int64_t n, const void* a, void* b)
       override {
     lapack_trsm(dtype(), upper, transposed, unit_diagonal, m, n, a, b);

@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include <sluice/operator/random/philox.h>
+#include <sluice/operator/random/substream.h>
 #include <sluice/operator/simd/random.h>
 
 namespace sluice::detail {
@@ -31,6 +32,10 @@ class BlocksAtATime {
       blocks_[i] = philox(random_, block + static_cast<std::uint64_t>(i));
   }
   const PhiloxBlock& operator[](std::int64_t i) const noexcept { return blocks_[i]; }
+  /// The first number of the sub-stream that begins with a block.
+  Exact unit(std::int64_t i) const noexcept {
+    return SubStream::unit_of(std::uint64_t{blocks_[i].word[1]} << 32 | blocks_[i].word[0]);
+  }
   /// Four a block.
   const std::uint32_t* words() const noexcept { return reinterpret_cast<const std::uint32_t*>(blocks_); }
   /// What else is done in vectors; may be null.

@@ -25,10 +25,9 @@ void draw_units(const KernelCall& call, const DrawParameters& parameters, const 
       const std::int64_t n = std::min(k_most, to.size - first), filled = whole_groups(n);
       blocks.make(first, filled);
       for (std::int64_t i = 0; i < filled; ++i)
-        drawn[i] = SubStream::unit_of(join_words(blocks[i].word[0], blocks[i].word[1])).value;
+        drawn[i] = blocks.unit(i).value;
       UnitDraw<Draw>::draw(*blocks.rows(), parameters, filled, drawn, room);
-      for (std::int64_t i = 0; i < n; ++i)
-        store_drawn(to.dtype, to.data, first + i, drawn[i]);
+      store_all_drawn(to.dtype, to.data, first, drawn, n);
     }
   });
 }
@@ -100,12 +99,15 @@ void categorical_cpu(const KernelCall& call) {
   const CategoricalWork work = categorical_work(call);
   const RandomBlock random = random_source(call).read();
   parallel_for(work.rows, 1, [&](std::int64_t begin, std::int64_t end) {
+    BlocksAtATime blocks(random);
     std::vector<double> sums(static_cast<std::size_t>(work.categories));
     for (std::int64_t row = begin; row < end; ++row) {
       add_up_weights(work.weights + row * work.categories, work.categories, sums.data());
-      for (std::int64_t i = row * work.draws; i < (row + 1) * work.draws; ++i) {
-        SubStream stream(random, static_cast<std::uint64_t>(i));
-        work.to[i] = find_category(sums.data(), work.categories, stream);
+      for (std::int64_t first = 0; first < work.draws; first += BlocksAtATime::k_most) {
+        const std::int64_t n = std::min(BlocksAtATime::k_most, work.draws - first), at = row * work.draws + first;
+        blocks.make(at, n);
+        for (std::int64_t i = 0; i < n; ++i)
+          work.to[at + i] = find_category(sums.data(), work.categories, blocks.unit(i));
       }
     }
   });

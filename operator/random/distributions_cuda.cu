@@ -35,7 +35,7 @@ __global__ void __launch_bounds__(k_group_block)
   const RandomBlock random = source.read();
   for (std::int64_t i = group.index; i < work.rows * work.draws; i += group.count) {
     SubStream stream(random, static_cast<std::uint64_t>(i));
-    work.to[i] = find_category(sums + i / work.draws * work.categories, work.categories, stream);
+    work.to[i] = find_category(sums + i / work.draws * work.categories, work.categories, stream.unit());
   }
 }
 

@@ -118,6 +118,18 @@ SLUICE_HD inline void store_drawn(DType dtype, void* to, std::int64_t i, double 
   }
 }
 
+/// n of them, neighbours.
+inline void store_all_drawn(DType dtype, void* to, std::int64_t first, const double* drawn, std::int64_t n) noexcept {
+  if (dtype == DType::float32) {
+    float* const at = static_cast<float*>(to) + first;
+    for (std::int64_t i = 0; i < n; ++i)
+      at[i] = drawn_as<float>(drawn[i]);
+    return;
+  }
+  for (std::int64_t i = 0; i < n; ++i)
+    store_drawn(dtype, to, first + i, drawn[i]);
+}
+
 /// Parameters of a call, of numbers or with an array.
 DrawParameters draw_parameters(const KernelCall& call);
 
@@ -150,20 +162,20 @@ SLUICE_HD inline void add_up_weights(const double* weights, std::int64_t n, doub
   }
 }
 
-/// The first whose sum is above u times all, which may round to all; -1 where there is nothing to draw.
-SLUICE_HD inline std::int64_t find_category(const double* sums, std::int64_t n, SubStream& stream) noexcept {
-  const double all = sums[n - 1], target = (stream.unit() * all).value;
+/// The first whose sum is above u times all, which may round to all; -1 where there is nothing to draw. As many steps
+/// for each u, and none of them a branch.
+SLUICE_HD inline std::int64_t find_category(const double* sums, std::int64_t n, Exact u) noexcept {
+  const double all = sums[n - 1], target = (u * all).value;
   if (!(all > 0))
     return -1;
-  std::int64_t low = 0, high = n - 1;
-  while (low < high) {
-    const std::int64_t middle = (low + high) / 2;
-    if (sums[middle] > target || sums[middle] >= all)
-      high = middle;
-    else
-      low = middle + 1;
+  std::int64_t first = 0;  // it is one of `left` from here on
+  for (std::int64_t left = n; left > 1;) {
+    const std::int64_t half = left / 2;
+    const double sum = sums[first + half - 1];
+    first += half * static_cast<std::int64_t>((sum <= target) & (sum < all));
+    left -= half;
   }
-  return low;
+  return first;
 }
 
 void categorical_cpu(const KernelCall& call);

@@ -1,5 +1,6 @@
 // The time of one call of families of operators that bench_kernels has not: decompositions, windows, selections, draws,
-// boxes. Where a gradient is of use, of the call and its gradient together, recorded anew each time.
+// boxes. Where a gradient is of use, of the call and its gradient together, recorded anew each time. In half types too,
+// but what has none of these: decompositions.
 #include <cmath>
 #include <cstdint>
 #include <functional>
@@ -19,8 +20,8 @@ using Call = std::function<NDArray(const NDArray&)>;
 
 class Families {
  public:
-  explicit Families(bench::Report& report)
-      : report_(report), device_(report.options().device), small_(report.options().smoke) {}
+  Families(bench::Report& report, DType dtype)
+      : report_(report), dtype_(dtype), device_(report.options().device), small_(report.options().smoke) {}
 
   void run() {
     windows();
@@ -31,8 +32,11 @@ class Families {
     sequences();
     chosen();
     counted();
-    linear();
-    batches_of_matrices();
+    if (dtype_ == float32) {
+      linear();
+      batches_of_matrices();
+    }
+    products();
     draws();
     activations();
     optimizers();
@@ -45,7 +49,7 @@ class Families {
   ArrayOptions typed(DType dtype) const { return {.dtype = dtype, .device = device_}; }
   NDArray drawn(const Shape& shape, double low = -1, double high = 1) const {
     random::seed(3);
-    return random::uniform(low, high, shape, {.device = device_});
+    return random::uniform(low, high, shape, {.device = device_}).astype(dtype_);
   }
   NDArray whole(std::int64_t below, const Shape& shape) const {
     random::seed(3);
@@ -71,6 +75,8 @@ class Families {
         },
         [] { Engine::current().wait_all(); });
     report_.add(workload, variant, "call", timing.median * 1e6, "us", timing.min * 1e6);
+    if (!device_.is_gpu())
+      report_.add(workload, variant, "processor", timing.processor * 1e6, "us");
     report_.expect(std::isfinite(sum(y.astype(float32)).item<double>()), workload);
   }
   void forward(const std::string& workload, const NDArray& x, const Call& f) {
@@ -85,7 +91,7 @@ class Families {
     variable.attach_grad();
     for (NDArray& other : others)
       other.attach_grad();
-    const NDArray head = ones(f(x).shape(), {.device = device_});
+    const NDArray head = ones_like(f(x));
     time(workload, "gradient", [&] {
       NDArray y;
       {
@@ -187,7 +193,7 @@ class Families {
     const NDArray scores = drawn({count}, 0, 1);
     forward("nms", boxes, [&](const NDArray& v) { return nms(v, scores); });
     const NDArray x = drawn({2, wide(64), wide(56), wide(56)}),
-                  rois = concat({zeros({count, 1}, typed(float32)), boxes}, 1);
+                  rois = concat({zeros({count, 1}, typed(dtype_)), boxes}, 1);
     const NDArray some = rois.slice(0, 0, wide(256));
     both("roi-align", x, [&](const NDArray& v) {
       return roi_align(v, some, {.spatial_scale = 0.5, .sampling_ratio = 2});
@@ -252,8 +258,6 @@ class Families {
     both("qr", x, [](const NDArray& v) { return qr(v).r; });
     forward("svd", half, [](const NDArray& v) { return svd(v).s; });
     forward("eigh", positive, [](const NDArray& v) { return eigh(v).vectors; });
-    forward("einsum", x, [&](const NDArray& v) { return einsum("ij,kj->ki", {v, x}); });
-    forward("kron", half, [&](const NDArray& v) { return kron(v, ones({4, 4}, typed(float32))); });
   }
 
   void batches_of_matrices() {
@@ -267,12 +271,20 @@ class Families {
     forward("qr-batch", x, [](const NDArray& v) { return qr(v).r; });
     forward("svd-batch", x, [](const NDArray& v) { return svd(v).s; });
     forward("eigh-batch", positive, [](const NDArray& v) { return eigh(v).values; });
-    both("batch-dot", x, [&](const NDArray& v) { return batch_dot(v, positive, false, true); }, {positive});
+  }
+
+  void products() {
+    const std::int64_t n = wide(512);
+    const NDArray x = drawn({n, n}), half = x.slice(0, 0, n / 2).slice(1, 0, n / 2).copy();
+    forward("einsum", x, [&](const NDArray& v) { return einsum("ij,kj->ki", {v, x}); });
+    forward("kron", half, [&](const NDArray& v) { return kron(v, ones({4, 4}, typed(dtype_))); });
+    const NDArray each = drawn({many(512), wide(16), wide(16)}), other = drawn(each.shape());
+    both("batch-dot", each, [&](const NDArray& v) { return batch_dot(v, other, false, true); }, {other});
   }
 
   void draws() {
     const std::int64_t n = small_ ? 64 : many(1 << 20);
-    const ArrayOptions of{.device = device_};
+    const ArrayOptions of = typed(dtype_);
     const auto draw = [&](const std::string& name, const std::function<NDArray()>& f) { time(name, "forward", f); };
     draw("bernoulli-uniform", [&] { return random::uniform({n}, of) < 0.3; });
     draw("exponential", [&] { return random::exponential(1, {n}, of); });
@@ -332,6 +344,7 @@ class Families {
   }
 
   bench::Report& report_;
+  DType dtype_;
   Device device_;
   bool small_;
 };
@@ -340,10 +353,16 @@ class Families {
 
 int main(int argc, char** argv) {
   bench::Report report("bench_families", "The time of one call of operators by family, forward and with its gradient");
+  std::string dtype = "float32";
+  int workers = 0;
+  report.flag("--dtype", dtype, "Of what the arrays are").one_of({"float32", "float16", "bfloat16"}).with_default();
+  report.flag("--workers", workers, "Threads of the engine; 0: as many as there are cores").range(0, 1024);
   if (!report.parse(argc, argv))
     return report.exit_code();
   try {
-    Families(report).run();
+    Engine engine({.workers = workers});
+    const EngineScope scope(engine);
+    Families(report, parse_dtype(dtype)).run();
   } catch (const Error& error) {
     report.expect(false, error.what());
   }

@@ -1,6 +1,7 @@
-"""PyTorch's times for the rows of bench_families: eager, float32, forward and with the gradient.
+"""PyTorch's times for the rows of bench_families: eager, forward and with the gradient, of a type that `--dtype` names.
 
-On a CPU as many cores as `--threads` says; `--filter` the rows whose names have that in them."""
+On a CPU as many cores as `--threads` says, and the least of the blocks and their processor time too; `--filter` the rows
+whose names have that in them."""
 
 import argparse
 import statistics
@@ -19,13 +20,14 @@ class Families:
     def __init__(self, options):
         self.options = options
         self.gpu = options.device == "cuda"
+        self.dtype = getattr(torch, options.dtype)
         torch.manual_seed(3)
 
     def many(self, count):
         return 16 * count if self.gpu else count
 
     def drawn(self, *shape, low=-1.0, high=1.0):
-        return torch.empty(shape, device=self.options.device).uniform_(low, high)
+        return torch.empty(shape, device=self.options.device).uniform_(low, high).to(self.dtype)
 
     def whole(self, below, *shape):
         return torch.randint(0, below, shape, device=self.options.device)
@@ -34,18 +36,26 @@ class Families:
         if self.options.filter not in f"{name} {variant}":
             return
         steps = 20 if self.gpu else 3
-        call(), call()
-        times = []
+        try:
+            call(), call()
+        except RuntimeError as error:
+            if self.dtype == torch.float32:
+                raise
+            print(f"{name:24} {variant:10} refused: {str(error)[:60]}", flush=True)
+            return
+        times, processor = [], []
         for _ in range(self.options.repeats):
             if self.gpu:
                 torch.cuda.synchronize()
-            start = time.perf_counter()
+            start, used = time.perf_counter(), time.process_time()
             for _ in range(steps):
                 call()
             if self.gpu:
                 torch.cuda.synchronize()
-            times.append((time.perf_counter() - start) / steps)
-        print(f"{name:24} {variant:10} call {statistics.median(times) * 1e6:12.1f} us", flush=True)
+            times.append((time.perf_counter() - start) / steps * 1e6)
+            processor.append((time.process_time() - used) / steps * 1e6)
+        of_cpu = "" if self.gpu else f" least {min(times):12.1f} us processor {min(processor):12.1f} us"
+        print(f"{name:24} {variant:10} call {statistics.median(times):12.1f} us{of_cpu}", flush=True)
 
     def forward(self, name, x, f):
         with torch.no_grad():
@@ -56,11 +66,13 @@ class Families:
         variables = [v.clone().requires_grad_() for v in (x, *others)]
         if self.options.filter not in f"{name} gradient":
             return
-        head = torch.ones_like(f(variables[0], *variables[1:]))
+        head = []
 
         def step():
             y = f(variables[0], *variables[1:])
-            return torch.autograd.grad(y, variables, head)
+            if not head:
+                head.append(torch.ones_like(y))
+            return torch.autograd.grad(y, variables, head[0])
 
         self.time(name, "gradient", step)
 
@@ -174,8 +186,6 @@ class Families:
         self.both("qr", x, lambda v: torch.linalg.qr(v)[1])
         self.forward("svd", half, lambda v: torch.linalg.svd(v, full_matrices=False)[1])
         self.forward("eigh", positive, lambda v: torch.linalg.eigh(v)[1])
-        self.forward("einsum", x, lambda v: torch.einsum("ij,kj->ki", v, x))
-        self.forward("kron", half, lambda v: torch.kron(v, torch.ones(4, 4, device=v.device)))
 
     def batches_of_matrices(self):
         x = self.drawn(self.many(512), 16, 16)
@@ -188,7 +198,14 @@ class Families:
             self.forward("qr-batch", x, lambda v: torch.linalg.qr(v)[1])
         self.forward("svd-batch", x, lambda v: torch.linalg.svd(v, full_matrices=False)[1])
         self.forward("eigh-batch", positive, lambda v: torch.linalg.eigh(v)[0])
-        self.both("batch-dot", x, lambda v, w=positive: v @ w.mT, [positive])
+
+    def products(self):
+        x = self.drawn(512, 512)
+        half, four = x[:256, :256].contiguous(), torch.ones(4, 4, device=x.device, dtype=self.dtype)
+        self.forward("einsum", x, lambda v: torch.einsum("ij,kj->ki", v, x))
+        self.forward("kron", half, lambda v: torch.kron(v, four))
+        each, other = self.drawn(self.many(512), 16, 16), self.drawn(self.many(512), 16, 16)
+        self.both("batch-dot", each, lambda v, w=other: v @ w.mT, [other])
 
     def draws(self):
         n, like = self.many(1 << 20), self.drawn(self.many(1 << 20))
@@ -203,7 +220,7 @@ class Families:
             "categorical": lambda: torch.multinomial(weights, 100, replacement=True),
         }
         distributions = torch.distributions
-        unit, zero = torch.tensor(1.0, device=like.device), torch.tensor(0.0, device=like.device)
+        unit, zero = torch.ones((), device=like.device, dtype=self.dtype), like.new_zeros(())
         laplace, gumbel = distributions.Laplace(zero, unit), distributions.Gumbel(zero, unit)
         draws["laplace"] = lambda: laplace.sample((n,))
         draws["gumbel"] = lambda: gumbel.sample((n,))
@@ -243,11 +260,13 @@ def main():
     parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda")
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.add_argument("--filter", default="")
+    parser.add_argument("--dtype", choices=["float32", "float16", "bfloat16"], default="float32")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     families = Families(options)
-    for name in ("windows", "volumes", "pools", "images", "boxes", "sequences", "chosen", "counted", "linear",
-                 "batches_of_matrices", "draws", "activations", "optimizers"):
+    decompositions = ("linear", "batches_of_matrices") if options.dtype == "float32" else ()
+    for name in ("windows", "volumes", "pools", "images", "boxes", "sequences", "chosen", "counted", *decompositions,
+                 "products", "draws", "activations", "optimizers"):
         getattr(families, name)()
 
 

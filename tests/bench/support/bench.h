@@ -30,6 +30,7 @@ struct Options {
 struct Timing {
   double median = 0;
   double min = 0;
+  double processor = 0;  // that all threads computed, of the block with the least
 };
 
 /// A flag of a benchmark's own, for what else is to be said of it.
