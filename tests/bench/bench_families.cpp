@@ -310,7 +310,8 @@ class Families {
     both("lgamma", abs(x) + 1, [](const NDArray& v) { return gammaln(v); });
     forward("digamma", abs(x) + 1, [](const NDArray& v) { return digamma(v); });
     both("power", abs(x) + 1, [&](const NDArray& v) { return power(v, x); });
-    both("arctan2", x, [&](const NDArray& v) { return arctan2(v, x); });
+    const NDArray positive = abs(x) + 1;  // beside which no gradient is more than float16 holds
+    both("arctan2", x, [&](const NDArray& v) { return arctan2(v, positive); });
     forward("remainder", x, [&](const NDArray& v) { return v % (x + 3); });
   }
 

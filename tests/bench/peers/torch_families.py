@@ -238,7 +238,7 @@ class Families:
         self.both("lgamma", positive, torch.lgamma)
         self.forward("digamma", positive, torch.digamma)
         self.both("power", positive, lambda v: v.pow(x))
-        self.both("arctan2", x, lambda v: torch.atan2(v, x))
+        self.both("arctan2", x, lambda v: torch.atan2(v, positive))
         self.forward("remainder", x, lambda v: torch.remainder(v, x + 3))
 
     def optimizers(self):
