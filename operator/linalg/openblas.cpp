@@ -15,7 +15,7 @@ namespace {
 class ExtraVariable {
  public:
   explicit ExtraVariable(const char* variable) : before_(environ) {
-    auto* const all = new std::vector<char*>;  // leaked: who reads it may go on
+    static auto* const all = new std::vector<char*>;  // once, and for good: who reads it may go on
     for (char** each = before_; each != nullptr && *each != nullptr; ++each)
       all->push_back(*each);
     all->push_back(const_cast<char*>(variable));
