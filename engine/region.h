@@ -89,8 +89,8 @@ class SLUICE_API Region {
   /// Drops all that was recorded. What is under way ends as if it were there.
   void forget();
   RegionCounts counts() const noexcept;
-  /// What has kept a key's tasks from being captured last: its body did what a capture does not take. None where all
-  /// were captured, or have not run yet. Any thread may ask.
+  /// What kept the key that was to be captured last from it: a body did what a capture does not take. None where it was
+  /// captured, or none has run yet. Any thread may ask.
   std::optional<RegionRefusal> refusal() const;
 
  private:

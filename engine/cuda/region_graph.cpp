@@ -68,8 +68,11 @@ std::optional<RegionRefusal> CudaRegionGraphs::refusal() const {
   return refusal_;
 }
 
-void CudaRegionGraphs::note_refusal(const RegionTask* task) noexcept {
+void CudaRegionGraphs::note_capture(bool refused, const RegionTask* task) noexcept {
   const std::lock_guard hold(mutex_);
+  refusal_.reset();
+  if (!refused)
+    return;
   try {
     refusal_ = task == nullptr ? RegionRefusal{} : RegionRefusal{task->name, task->site};
   } catch (...) {  // nobody is told
@@ -87,13 +90,14 @@ ExecutableCache::Lease CudaRegionGraphs::prepare(GraphShape shape, cudaGraph_t g
 void CudaRegionVariant::run(const Queue& queue) {
   if (program.tasks.empty())
     return;
+  if (graphs_->reports.is_crowded()) [[unlikely]]
+    graphs_->reports.relieve();
   State now = state();
   if (now == State::fresh || now == State::failed) {
     try {
       blamed_ = nullptr;
       now = capture(queue);
-      if (now == State::spoilt)
-        graphs_->note_refusal(blamed_);
+      graphs_->note_capture(now == State::spoilt, blamed_);
     } catch (...) {
       become(State::failed);
       throw;

@@ -35,8 +35,8 @@ class CudaRegionGraphs final : public RegionGraphs, public std::enable_shared_fr
   std::shared_ptr<RegionVariant> make(RegionProgram program, bool in_order) override;
   RegionCounts counts() const noexcept override;
   std::optional<RegionRefusal> refusal() const override;
-  /// Null: of no one task.
-  void note_refusal(const RegionTask* task) noexcept;
+  /// What became of a capture; who was to blame if it was refused. Null: no one task.
+  void note_capture(bool refused, const RegionTask* task) noexcept;
 
   /// An executable that does what `graph` does. Throws CudaError.
   ExecutableCache::Lease prepare(GraphShape shape, cudaGraph_t graph);

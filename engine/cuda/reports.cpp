@@ -32,8 +32,12 @@ Reports::Word* reported_in(Reports::Word& words) noexcept {
 std::shared_ptr<FailureRecord> record_of(const Reports::Asker& asker, const Reports::Word& reported) {
   if (!reported.of_region)
     return new_record(asker.name, asker.site, asker.push_number);
-  const std::string name = message(reported.task.c_str(), "\" of region \"", asker.name);
-  return new_record(name.c_str(), reported.site, asker.push_number);
+  try {
+    const std::string name = message(reported.task.c_str(), "\" of region \"", asker.name);
+    return new_record(name.c_str(), reported.site, asker.push_number);
+  } catch (const std::bad_alloc&) {
+    return nullptr;
+  }
 }
 
 FailureRef failure_of(const Reports::Asker& asker, Device device, const Reports::Word& reported) {
@@ -280,7 +284,8 @@ void Reports::look(const LogicalStream& passed, std::uint64_t sequence) noexcept
   std::erase_if(asked_, [this](const Asked& asked) {
     if (!asked.over)
       return false;
-    --asked.word->askers;
+    if (--asked.word->askers == 0 && asked.word->kept && !asked.word->handed_over)
+      take_report(*asked.word);  // what came after all launches had been told of is no later one's
     release(*asked.word);
     return true;
   });

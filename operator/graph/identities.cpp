@@ -91,7 +91,9 @@ class Identities {
     if (node.results.size() == 1 && node.results[0].made && !node.inputs.empty() && is_steady(node.inputs[0])) {
       const ValueId made = node.results[0].value;
       const std::optional<ValueId> same = node.is_view() ? viewed(node) : computed(node);
-      if (same && takes_place(*same, made)) {
+      // What gives an array of its own is not the view that it was given: readers would add up in another order.
+      const bool packs = same && !node.is_view() && root(*same) != *same;
+      if (same && !packs && takes_place(*same, made)) {
         stands_for_[made] = *same;
         return;
       }

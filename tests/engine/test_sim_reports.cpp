@@ -8,21 +8,12 @@
 #include <sluice/engine/pending_wait.h>
 
 #include "tests/engine/sim_region.h"
+#include "tests/engine/sim_reporting.h"
 
 using namespace sluice;
 using namespace sluice::test;
 
 namespace {
-
-/// What a kernel does that meets a bad index.
-void report(ErrorWord* word, long long value, long long bound) {
-  int free = 0;
-  if (!std::atomic_ref<int>(word->reserved).compare_exchange_strong(free, 1))
-    return;
-  word->value = value;
-  word->bound = bound;
-  std::atomic_ref<int>(word->code).store(1, std::memory_order_release);
-}
 
 /// A task whose kernel reports `value` if it is not negative.
 TaskHandle push_taking(Engine& engine, Task task, long long value, std::atomic<int>* ran = nullptr) {
@@ -34,10 +25,6 @@ TaskHandle push_taking(Engine& engine, Task task, long long value, std::atomic<i
         ++*ran;
     });
   });
-}
-
-Task on_gpu(const TaskName& name, AccessList access, bool capturable, int index = 0) {
-  return {.name = name, .device = gpu(index), .access = std::move(access), .capturable = capturable};
 }
 
 void check_blames(Engine& engine, const Var& var, const std::string& value, const std::string& task = "take\"") {
