@@ -3,6 +3,7 @@
 #include <sluice/ndarray/detail/located.h>
 #include <sluice/operator/detail/destination.h>
 #include <sluice/operator/graph/detail/kept_results.h>
+#include <sluice/operator/norm/norm.h>
 #include <sluice/operator/softmax/kernels.h>
 
 namespace sluice::detail {
@@ -129,7 +130,11 @@ bool overlaps(const NDArray& a, const NDArray& b) noexcept {
 }
 
 bool writes_over(const Operator& op, std::size_t input, std::size_t result) noexcept {
-  constexpr std::size_t k_gradient = 2;
+  constexpr std::size_t k_gradient = 2, k_let_through = 3;
+  if (&op == &batch_norm_add_relu_backward_op) {  // dx is written once heads and result have been read
+    const bool is_head_or_result = input == 0 || input >= 5;
+    return is_head_or_result && (result == 0 || result == k_let_through);
+  }
   return op.elementwise || (&op == &k_softmax_cross_entropy_both && input == 0 && result == k_gradient);
 }
 

@@ -30,6 +30,19 @@ __global__ void __launch_bounds__(k_block)
   shift[c] = load_parameter<Acc>(beta, channel.parameters, c);
 }
 
+template <class T, int V, int U, class Of>
+__device__ void add_up(
+    GradientSums<Compute<T>>& sums, const GradientValues<T, V> (&loaded)[U], const Compute<T>* mean, const Of& of) {
+#pragma unroll
+  for (int k = 0; k < U * V; ++k) {
+    const std::int64_t c = loaded[k / V].first;
+    const auto centred = static_cast<Compute<T>>(loaded[k / V].x.at[k % V]) - mean[c];
+    const auto grad = of(static_cast<Compute<T>>(loaded[k / V].dy.at[k % V]), centred, c);
+    sums.v[0] += grad;
+    sums.v[1] += grad * centred;
+  }
+}
+
 template <class T>
 struct AddGradient {
   template <int V>
@@ -51,14 +64,56 @@ struct AddGradient {
   }
   template <int V, int U>
   __device__ void add(GradientSums<Compute<T>>& sums, const GradientValues<T, V> (&loaded)[U]) const {
+    const auto of = [this](auto grad, auto centred, std::int64_t c) { return passed.of(grad, centred, c); };
+    add_up<T>(sums, loaded, mean, of);
+  }
+};
+
+/// One pass for the head of a relu whose result was kept: the sum of two heads, or one, where that result is not 0,
+/// written and added up. How the sums are cut must not hang on where heads and result begin.
+template <class T>
+struct AddLetThrough {
+  using Acc = Compute<T>;
+  template <int V>
+  using Values = GradientValues<T, V>;
+  const T *dy, *other, *y, *x;  // other: null where there is one head
+  T* let_through;
+  const Acc* mean;
+  bool aligned;  // heads and result
+
+  template <int V>
+  __device__ Neighbours<T, V> neighbours(const T* from) const {
+    if (aligned)
+      return *reinterpret_cast<const Neighbours<T, V>*>(from);
+    Neighbours<T, V> each;
 #pragma unroll
-    for (int k = 0; k < U * V; ++k) {
-      const std::int64_t c = loaded[k / V].first;
-      const auto centred = static_cast<Compute<T>>(loaded[k / V].x.at[k % V]) - mean[c];
-      const auto grad = passed.of(static_cast<Compute<T>>(loaded[k / V].dy.at[k % V]), centred, c);
-      sums.v[0] += grad;
-      sums.v[1] += grad * centred;
+    for (int j = 0; j < V; ++j)
+      each.at[j] = from[j];
+    return each;
+  }
+  template <int V>
+  __device__ Values<V> load(std::int64_t offset, std::int64_t c) const {
+    Values<V> values{neighbours<V>(dy + offset), *reinterpret_cast<const Neighbours<T, V>*>(x + offset), c};
+    const Neighbours<T, V> result = neighbours<V>(y + offset);
+    const Neighbours<T, V> second = other == nullptr ? values.dy : neighbours<V>(other + offset);
+#pragma unroll
+    for (int j = 0; j < V; ++j) {
+      T& head = values.dy.at[j];
+      if (other != nullptr)
+        head = T(static_cast<Acc>(head) + static_cast<Acc>(second.at[j]));
+      if (static_cast<Acc>(result.at[j]) <= Acc(0))  // NaN passes the head on
+        head = T(Acc(0));
     }
+    *reinterpret_cast<Neighbours<T, V>*>(let_through + offset) = values.dy;
+    return values;
+  }
+  template <int V>
+  __device__ Values<1> one(const Values<V>& values, int j) const {
+    return {{values.dy.at[j]}, {values.x.at[j]}, values.first + j};
+  }
+  template <int V, int U>
+  __device__ void add(GradientSums<Acc>& sums, const GradientValues<T, V> (&loaded)[U]) const {
+    add_up<T>(sums, loaded, mean, [](Acc grad, Acc, std::int64_t) { return grad; });
   }
 };
 
@@ -118,37 +173,65 @@ struct Spread {
   }
 };
 
+/// What every call of backward() has.
+template <class T>
+struct BackwardCall {
+  using Acc = Compute<T>;
+  const KernelCall& call;
+  ChannelView view;
+  Workspace workspace;
+  BatchNormGradientChannel<Acc> channel;
+  const T *dy, *x;
+  const Acc* mean;
+  T* dx;
+
+  explicit BackwardCall(const KernelCall& of)
+      : call(of),
+        view(channel_view(of.inputs[0], of.attributes.as<BatchNormAttributes>().axis)),
+        workspace(of.queue, sizeof(Acc) * static_cast<std::size_t>(4 * view.channels)),
+        channel(of, workspace.template as<Acc>()),
+        dy(of.inputs[0].as<T>()),
+        x(of.inputs[1].as<T>()),
+        mean(of.inputs[3].as<Acc>()),
+        dx(of.outputs[0].as<T>()) {}
+
+  template <class Add>
+  void run(const T* head, const Add& add, const Passed<T>& passed) const {
+    const auto count = static_cast<Acc>(view.outer * view.inner);
+    const bool aligned = aligned_for_vectors(head, x, dx);
+    channel_reduce<GradientSums<Acc>, k_neighbours<T>>(
+        call.queue, view, aligned, call.op.name, add, FinishGradient<Acc>{channel, count});
+    walk_channels<k_neighbours<T>>(
+        view, aligned, stream_of(call.queue), call.op.name, Spread<T>{head, x, dx, mean, channel, passed});
+  }
+};
+
 template <class T>
 void backward(const KernelCall& call) {
   using Acc = Compute<T>;
-  const ChannelView view = channel_view(call.inputs[0], call.attributes.as<BatchNormAttributes>().axis);
-  if (view.channels == 0)
+  const BackwardCall<T> of(call);
+  if (of.view.channels == 0)
     return;
-  const Workspace workspace(call.queue, sizeof(Acc) * static_cast<std::size_t>(4 * view.channels));
-  const BatchNormGradientChannel<Acc> channel(call, workspace.as<Acc>());
-  const T* dy = call.inputs[0].as<T>();
-  const T* x = call.inputs[1].as<T>();
-  const Acc* mean = call.inputs[3].as<Acc>();
-  T* dx = call.outputs[0].as<T>();
-  const auto count = static_cast<Acc>(view.outer * view.inner);
-  const bool aligned = aligned_for_vectors(dy, x, dx);
+  if (&call.op == &batch_norm_add_relu_backward_op) {
+    const T* const y = call.inputs[5].as<T>();
+    const T* const other = call.inputs.size() > 6 ? call.inputs[6].as<T>() : nullptr;
+    T* const let_through = call.outputs[3].as<T>();
+    of.run(
+        let_through,
+        AddLetThrough<T>{of.dy, other, y, of.x, let_through, of.mean, aligned_for_vectors(of.dy, other, y)},
+        Passed<T>{});
+    return;
+  }
   Passed<T> passed{};
   if (&call.op == &batch_norm_relu_backward_op) {
-    Acc* const shift = workspace.as<Acc>() + 3 * view.channels;
-    passed = {channel.scale, shift};
-    const auto blocks = static_cast<unsigned>((view.channels + k_block - 1) / k_block);  // each channel has a thread
-    prepare_passed<<<blocks, k_block, 0, stream_of(call.queue)>>>(view.channels, channel, call.inputs[5].data, shift);
+    Acc* const shift = of.workspace.template as<Acc>() + 3 * of.view.channels;
+    passed = {of.channel.scale, shift};
+    const auto blocks = static_cast<unsigned>((of.view.channels + k_block - 1) / k_block);  // each channel has a thread
+    prepare_passed<<<blocks, k_block, 0, stream_of(call.queue)>>>(
+        of.view.channels, of.channel, call.inputs[5].data, shift);
     check_early_launch("batch_norm_relu_backward", stream_of(call.queue));
   }
-  channel_reduce<GradientSums<Acc>, k_neighbours<T>>(
-      call.queue,
-      view,
-      aligned,
-      "batch_norm_backward",
-      AddGradient<T>{dy, x, mean, passed},
-      FinishGradient<Acc>{channel, count});
-  walk_channels<k_neighbours<T>>(
-      view, aligned, stream_of(call.queue), "batch_norm_backward", Spread<T>{dy, x, dx, mean, channel, passed});
+  of.run(of.dy, AddGradient<T>{of.dy, of.x, of.mean, passed}, passed);
 }
 
 }  // namespace
