@@ -42,11 +42,30 @@ inline ChannelRowsCut channel_rows_cut(std::int64_t rows, std::int64_t vectors) 
   return cut;
 }
 
+/// Of a Body that makes something of what it loaded: once all loads that are under way together have been asked for.
+template <class Body, class Values, int U>
+__device__ void settle(const Body& body, Values (&loaded)[U]) {
+  if constexpr (requires { body.settle(loaded[0]); }) {
+#pragma unroll
+    for (int k = 0; k < U; ++k)
+      body.settle(loaded[k]);
+  }
+}
+
+/// How many of the loads under way a Body has registers for at once; the order in which it adds is the same.
+template <class Body>
+constexpr int loads_at_once(int under_way) {
+  if constexpr (requires { Body::k_loads_at_once; })
+    return Body::k_loads_at_once;
+  return under_way;
+}
+
 template <int V, class Partial, class Body>
 __global__ void __launch_bounds__(k_rows_block) channel_row_partials(ChannelRowsCut cut, Body body, Partial* partials) {
   start_early();
   using Values = typename Body::template Values<V>;
   using Value = typename Body::template Values<1>;
+  constexpr int at_once = loads_at_once<Body>(k_rows_under_way);
   __shared__ Partial shared[V][k_rows_block];
   const int thread = static_cast<int>(threadIdx.x), lane = thread % cut.lanes, below = thread / cut.lanes;
   const int beside = k_rows_block / cut.lanes;  // rows that the block looks at together
@@ -61,24 +80,29 @@ __global__ void __launch_bounds__(k_rows_block) channel_row_partials(ChannelRows
   };
   std::int64_t row = begin + below;
   for (; real && row + (k_rows_under_way - 1) * beside < end; row += k_rows_under_way * beside) {
-    Values loaded[k_rows_under_way];
 #pragma unroll
-    for (int i = 0; i < k_rows_under_way; ++i)
-      loaded[i] = load(row + i * beside);
+    for (int first = 0; first < k_rows_under_way; first += at_once) {
+      Values loaded[at_once];
 #pragma unroll
-    for (int j = 0; j < V; ++j) {
-      Value column[k_rows_under_way];
+      for (int i = 0; i < at_once; ++i)
+        loaded[i] = load(row + (first + i) * beside);
+      settle(body, loaded);
 #pragma unroll
-      for (int i = 0; i < k_rows_under_way; ++i)
-        column[i] = body.one(loaded[i], j);
-      body.add(mine[j], column);
+      for (int j = 0; j < V; ++j) {
+        Value column[at_once];
+#pragma unroll
+        for (int i = 0; i < at_once; ++i)
+          column[i] = body.one(loaded[i], j);
+        body.add(mine[j], column);
+      }
     }
   }
   for (; real && row < end; row += beside) {
-    const Values loaded = load(row);
+    Values loaded[1] = {load(row)};
+    settle(body, loaded);
 #pragma unroll
     for (int j = 0; j < V; ++j) {
-      const Value column[1] = {body.one(loaded, j)};
+      const Value column[1] = {body.one(loaded[0], j)};
       body.add(mine[j], column);
     }
   }

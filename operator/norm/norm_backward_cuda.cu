@@ -30,9 +30,9 @@ __global__ void __launch_bounds__(k_block)
   shift[c] = load_parameter<Acc>(beta, channel.parameters, c);
 }
 
-template <class T, int V, int U, class Of>
+template <class T, int V, class Loaded, int U, class Of>
 __device__ void add_up(
-    GradientSums<Compute<T>>& sums, const GradientValues<T, V> (&loaded)[U], const Compute<T>* mean, const Of& of) {
+    GradientSums<Compute<T>>& sums, const Loaded (&loaded)[U], const Compute<T>* mean, const Of& of) {
 #pragma unroll
   for (int k = 0; k < U * V; ++k) {
     const std::int64_t c = loaded[k / V].first;
@@ -65,55 +65,87 @@ struct AddGradient {
   template <int V, int U>
   __device__ void add(GradientSums<Compute<T>>& sums, const GradientValues<T, V> (&loaded)[U]) const {
     const auto of = [this](auto grad, auto centred, std::int64_t c) { return passed.of(grad, centred, c); };
-    add_up<T>(sums, loaded, mean, of);
+    add_up<T, V>(sums, loaded, mean, of);
   }
 };
 
+/// What comes of a head of the relu, once it is settled, is the gradient `dy`.
+template <class T, int V>
+struct HeadValues : GradientValues<T, V> {
+  Neighbours<T, V> other, result;
+  std::int64_t offset;
+};
+
 /// One pass for the head of a relu whose result was kept: the sum of two heads, or one, where that result is not 0,
-/// written and added up. How the sums are cut must not hang on where heads and result begin.
+/// written and added up.
 template <class T>
 struct AddLetThrough {
   using Acc = Compute<T>;
   template <int V>
-  using Values = GradientValues<T, V>;
-  const T *dy, *other, *y, *x;  // other: null where there is one head
+  using Values = HeadValues<T, V>;
+  static constexpr int k_loads_at_once = 2;
+  const T *dy, *other, *result, *x;  // other: null where there is one head
   T* let_through;
   const Acc* mean;
-  bool aligned;  // heads and result
 
   template <int V>
-  __device__ Neighbours<T, V> neighbours(const T* from) const {
-    if (aligned)
-      return *reinterpret_cast<const Neighbours<T, V>*>(from);
-    Neighbours<T, V> each;
-#pragma unroll
-    for (int j = 0; j < V; ++j)
-      each.at[j] = from[j];
-    return each;
+  static __device__ Neighbours<T, V> neighbours(const T* from) {
+    return *reinterpret_cast<const Neighbours<T, V>*>(from);
   }
   template <int V>
   __device__ Values<V> load(std::int64_t offset, std::int64_t c) const {
-    Values<V> values{neighbours<V>(dy + offset), *reinterpret_cast<const Neighbours<T, V>*>(x + offset), c};
-    const Neighbours<T, V> result = neighbours<V>(y + offset);
-    const Neighbours<T, V> second = other == nullptr ? values.dy : neighbours<V>(other + offset);
+    Values<V> values;
+    values.dy = neighbours<V>(dy + offset);
+    values.x = neighbours<V>(x + offset);
+    values.first = c;
+    if (other != nullptr)
+      values.other = neighbours<V>(other + offset);
+    values.result = neighbours<V>(result + offset);
+    values.offset = offset;
+    return values;
+  }
+  template <int V>
+  __device__ void settle(HeadValues<T, V>& values) const {
 #pragma unroll
     for (int j = 0; j < V; ++j) {
       T& head = values.dy.at[j];
       if (other != nullptr)
-        head = T(static_cast<Acc>(head) + static_cast<Acc>(second.at[j]));
-      if (static_cast<Acc>(result.at[j]) <= Acc(0))  // NaN passes the head on
+        head = T(static_cast<Acc>(head) + static_cast<Acc>(values.other.at[j]));
+      if (static_cast<Acc>(values.result.at[j]) <= Acc(0))  // NaN passes the head on
         head = T(Acc(0));
     }
-    *reinterpret_cast<Neighbours<T, V>*>(let_through + offset) = values.dy;
-    return values;
+    *reinterpret_cast<Neighbours<T, V>*>(let_through + values.offset) = values.dy;
   }
   template <int V>
-  __device__ Values<1> one(const Values<V>& values, int j) const {
-    return {{values.dy.at[j]}, {values.x.at[j]}, values.first + j};
+  __device__ Values<1> one(const HeadValues<T, V>& values, int j) const {
+    return {{{values.dy.at[j]}, {values.x.at[j]}, values.first + j}, {}, {}, 0};
   }
   template <int V, int U>
-  __device__ void add(GradientSums<Acc>& sums, const GradientValues<T, V> (&loaded)[U]) const {
-    add_up<T>(sums, loaded, mean, [](Acc grad, Acc, std::int64_t) { return grad; });
+  __device__ void add(GradientSums<Acc>& sums, const HeadValues<T, V> (&loaded)[U]) const {
+    add_up<T, V>(sums, loaded, mean, [](Acc grad, Acc, std::int64_t) { return grad; });
+  }
+};
+
+/// The head alone, where heads or result begin at no vector: how the sums are cut must not hang on that.
+template <class T>
+struct WriteLetThrough {
+  AddLetThrough<T> pass;
+
+  template <int V>
+  using Values = HeadValues<T, V>;
+  template <int W>
+  struct Of {};
+  template <int W>
+  __device__ Of<W> of(std::int64_t) const {
+    return {};
+  }
+  template <int V>
+  __device__ Values<V> load(std::int64_t offset) const {
+    return pass.template load<V>(offset, 0);
+  }
+  template <int V, int W>
+  __device__ void store(std::int64_t, HeadValues<T, V> values, const Of<W>&) const {
+    pass.settle(values);
   }
 };
 
@@ -213,14 +245,15 @@ void backward(const KernelCall& call) {
   if (of.view.channels == 0)
     return;
   if (&call.op == &batch_norm_add_relu_backward_op) {
-    const T* const y = call.inputs[5].as<T>();
+    const T* const result = call.inputs[5].as<T>();
     const T* const other = call.inputs.size() > 6 ? call.inputs[6].as<T>() : nullptr;
-    T* const let_through = call.outputs[3].as<T>();
-    of.run(
-        let_through,
-        AddLetThrough<T>{of.dy, other, y, of.x, let_through, of.mean, aligned_for_vectors(of.dy, other, y)},
-        Passed<T>{});
-    return;
+    T* const head = call.outputs[3].as<T>();
+    const AddLetThrough<T> add{of.dy, other, result, of.x, head, of.mean};
+    if (aligned_for_vectors(of.dy, other, result))
+      return of.run(head, add, {});
+    const ChannelView flat{1, 1, of.view.size(), of.view.dtype};
+    walk_channels<1>(flat, false, stream_of(call.queue), call.op.name, WriteLetThrough<T>{add});
+    return of.run(head, AddGradient<T>{head, of.x, of.mean, {}}, {});
   }
   Passed<T> passed{};
   if (&call.op == &batch_norm_relu_backward_op) {
