@@ -240,9 +240,9 @@ void launch_plane_partials(
 
 /// A Body's load<V>(offset, channel) gives `Values<V>`, V neighbours of a channel, and add(partial, values) takes in an
 /// array of those; one(values, j) are the j-th of V channels that are neighbours; settle(values), if there is one, is
-/// called before that, once several loads are under way; finish(channel, partial) writes a
-/// channel's result. All run on the device. `V`: as many neighbours as can be loaded at once where planes are whole
-/// vectors. No channels: nothing is launched; no elements: finish gets zeros.
+/// called before that, once several loads are under way, of which k_loads_at_once says how many; finish(channel,
+/// partial) writes a channel's result. All run on the device. `V`: as many neighbours as can be loaded at once where
+/// planes are whole vectors. No channels: nothing is launched; no elements: finish gets zeros.
 template <class Partial, int V, class Body, class Finish>
 void channel_reduce(
     const Queue& queue, const ChannelView& view, bool aligned, const char* name, Body body, Finish finish) {

@@ -60,11 +60,27 @@ constexpr int loads_at_once(int under_way) {
   return under_way;
 }
 
+/// Of V channels the next U rows of a thread, `beside` from each other.
+template <int V, int U, class Body, class Load, class Partial>
+__device__ void add_rows(const Body& body, const Load& load, std::int64_t row, int beside, Partial (&mine)[V]) {
+  typename Body::template Values<V> loaded[U];
+#pragma unroll
+  for (int i = 0; i < U; ++i)
+    loaded[i] = load(row + i * beside);
+  settle(body, loaded);
+#pragma unroll
+  for (int j = 0; j < V; ++j) {
+    typename Body::template Values<1> column[U];
+#pragma unroll
+    for (int i = 0; i < U; ++i)
+      column[i] = body.one(loaded[i], j);
+    body.add(mine[j], column);
+  }
+}
+
 template <int V, class Partial, class Body>
 __global__ void __launch_bounds__(k_rows_block) channel_row_partials(ChannelRowsCut cut, Body body, Partial* partials) {
   start_early();
-  using Values = typename Body::template Values<V>;
-  using Value = typename Body::template Values<1>;
   constexpr int at_once = loads_at_once<Body>(k_rows_under_way);
   __shared__ Partial shared[V][k_rows_block];
   const int thread = static_cast<int>(threadIdx.x), lane = thread % cut.lanes, below = thread / cut.lanes;
@@ -81,31 +97,11 @@ __global__ void __launch_bounds__(k_rows_block) channel_row_partials(ChannelRows
   std::int64_t row = begin + below;
   for (; real && row + (k_rows_under_way - 1) * beside < end; row += k_rows_under_way * beside) {
 #pragma unroll
-    for (int first = 0; first < k_rows_under_way; first += at_once) {
-      Values loaded[at_once];
-#pragma unroll
-      for (int i = 0; i < at_once; ++i)
-        loaded[i] = load(row + (first + i) * beside);
-      settle(body, loaded);
-#pragma unroll
-      for (int j = 0; j < V; ++j) {
-        Value column[at_once];
-#pragma unroll
-        for (int i = 0; i < at_once; ++i)
-          column[i] = body.one(loaded[i], j);
-        body.add(mine[j], column);
-      }
-    }
+    for (int first = 0; first < k_rows_under_way; first += at_once)
+      add_rows<V, at_once>(body, load, row + first * beside, beside, mine);
   }
-  for (; real && row < end; row += beside) {
-    Values loaded[1] = {load(row)};
-    settle(body, loaded);
-#pragma unroll
-    for (int j = 0; j < V; ++j) {
-      const Value column[1] = {body.one(loaded[0], j)};
-      body.add(mine[j], column);
-    }
-  }
+  for (; real && row < end; row += beside)
+    add_rows<V, 1>(body, load, row, beside, mine);
 #pragma unroll
   for (int j = 0; j < V; ++j)
     shared[j][thread] = mine[j];
