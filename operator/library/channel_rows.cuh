@@ -12,7 +12,8 @@ namespace sluice::detail {
 
 inline constexpr int k_rows_block = 256, k_rows_under_way = 4;
 
-/// How a block lies over the rows and how those are cut: `lanes` threads side by side along vectors of channels.
+/// How a block lies over the rows and how many share them: `lanes` threads side by side along vectors of channels.
+/// `chunk_rows` are those of a block that takes neighbours.
 struct ChannelRowsCut {
   std::int64_t vectors, rows, chunk_rows;
   int lanes, chunks;
@@ -32,13 +33,12 @@ inline int channel_lanes(std::int64_t vectors) {
 
 inline ChannelRowsCut channel_rows_cut(std::int64_t rows, std::int64_t vectors) {
   ChannelRowsCut cut{vectors, rows, 0, channel_lanes(vectors), 1};
-  // What a large GPU runs at once, each block with as many rounds of loads.
+  // What a large GPU runs at once, each block with a round of loads at least.
   constexpr std::int64_t blocks_wanted = 512;
   const std::int64_t round = k_rows_block / cut.lanes * k_rows_under_way;
   const std::int64_t most = std::max<std::int64_t>(1, blocks_wanted / cut.groups());
   const std::int64_t rounds = std::max<std::int64_t>(1, (rows + round - 1) / round);
-  cut.chunk_rows = (rounds + most - 1) / most * round;
-  cut.chunks = static_cast<int>(std::max<std::int64_t>(1, (rows + cut.chunk_rows - 1) / cut.chunk_rows));
+  cut.chunks = static_cast<int>(std::min(rounds, most));
   return cut;
 }
 
@@ -78,6 +78,8 @@ __device__ void add_rows(const Body& body, const Load& load, std::int64_t row, i
   }
 }
 
+/// Blocks take rounds of rows in turns. They begin with the array's end, which is what was written last, so that where
+/// a walk over the array begins it was read last: both may still be in the cache.
 template <int V, class Partial, class Body>
 __global__ void __launch_bounds__(k_rows_block) channel_row_partials(ChannelRowsCut cut, Body body, Partial* partials) {
   start_early();
@@ -86,22 +88,25 @@ __global__ void __launch_bounds__(k_rows_block) channel_row_partials(ChannelRows
   const int thread = static_cast<int>(threadIdx.x), lane = thread % cut.lanes, below = thread / cut.lanes;
   const int beside = k_rows_block / cut.lanes;  // rows that the block looks at together
   const std::int64_t vector = static_cast<std::int64_t>(blockIdx.x) * cut.lanes + lane;
-  const std::int64_t begin = static_cast<std::int64_t>(blockIdx.y) * cut.chunk_rows;
-  const std::int64_t end = begin + cut.chunk_rows < cut.rows ? begin + cut.chunk_rows : cut.rows;
+  const int round = k_rows_under_way * beside;
   const bool real = vector < cut.vectors;
 
   Partial mine[V] = {};
-  const auto load = [&](std::int64_t row) {
+  const auto load = [&](std::int64_t from_end) {
+    const std::int64_t row = cut.rows - 1 - from_end;
     return body.template load<V>((row * cut.vectors + vector) * V, vector * V);
   };
-  std::int64_t row = begin + below;
-  for (; real && row + (k_rows_under_way - 1) * beside < end; row += k_rows_under_way * beside) {
+  std::int64_t row = static_cast<std::int64_t>(blockIdx.y) * round + below;
+  for (; real && row + round - beside < cut.rows; row += static_cast<std::int64_t>(gridDim.y) * round) {
 #pragma unroll
     for (int first = 0; first < k_rows_under_way; first += at_once)
       add_rows<V, at_once>(body, load, row + first * beside, beside, mine);
   }
-  for (; real && row < end; row += beside)
-    add_rows<V, 1>(body, load, row, beside, mine);
+#pragma unroll
+  for (int i = 0; i < k_rows_under_way - 1; ++i) {
+    if (real && row + i * beside < cut.rows)
+      add_rows<V, 1>(body, load, row + i * beside, beside, mine);
+  }
 #pragma unroll
   for (int j = 0; j < V; ++j)
     shared[j][thread] = mine[j];
