@@ -60,22 +60,48 @@ constexpr int loads_at_once(int under_way) {
   return under_way;
 }
 
+/// What a thread gathers of V channels that are neighbours: a Partial each.
+template <int V, class Partial, class Body>
+struct GatheredPartials {
+  Partial each[V];
+
+  template <class Values, int U>
+  __device__ void add(const Body& body, const Values (&loaded)[U]) {
+#pragma unroll
+    for (int j = 0; j < V; ++j) {
+      typename Body::template Values<1> column[U];
+#pragma unroll
+      for (int i = 0; i < U; ++i)
+        column[i] = body.one(loaded[i], j);
+      body.add(each[j], column);
+    }
+  }
+  __device__ Partial of(int j) const {
+    return each[j];
+  }
+};
+/// Or what a Body has instead, a Gathered<V> with those two functions; it begins with zeros.
+template <int V, class Partial, class Body>
+struct GatheredOf {
+  using Type = GatheredPartials<V, Partial, Body>;
+};
+template <int V, class Partial, class Body>
+requires requires {
+  typename Body::template Gathered<V>;
+}
+struct GatheredOf<V, Partial, Body> {
+  using Type = typename Body::template Gathered<V>;
+};
+
 /// Of V channels the next U rows of a thread, `beside` from each other.
-template <int V, int U, class Body, class Load, class Partial>
-__device__ void add_rows(const Body& body, const Load& load, std::int64_t row, int beside, Partial (&mine)[V]) {
+template <int V, int U, class Body, class Load, class Gathered>
+__device__ void add_rows(const Body& body, const Load& load, std::int64_t row, int beside, Gathered& mine) {
   typename Body::template Values<V> loaded[U];
 #pragma unroll
   for (int i = 0; i < U; ++i)
     loaded[i] = load(row + i * beside);
   settle(body, loaded);
-#pragma unroll
-  for (int j = 0; j < V; ++j) {
-    typename Body::template Values<1> column[U];
-#pragma unroll
-    for (int i = 0; i < U; ++i)
-      column[i] = body.one(loaded[i], j);
-    body.add(mine[j], column);
-  }
+  mine.add(body, loaded);
 }
 
 /// Blocks take rounds of rows in turns. They begin with the array's end, which is what was written last, so that where
@@ -91,7 +117,7 @@ __global__ void __launch_bounds__(k_rows_block) channel_row_partials(ChannelRows
   const int round = k_rows_under_way * beside;
   const bool real = vector < cut.vectors;
 
-  Partial mine[V] = {};
+  typename GatheredOf<V, Partial, Body>::Type mine{};
   const auto load = [&](std::int64_t from_end) {
     const std::int64_t row = cut.rows - 1 - from_end;
     return body.template load<V>((row * cut.vectors + vector) * V, vector * V);
@@ -109,7 +135,7 @@ __global__ void __launch_bounds__(k_rows_block) channel_row_partials(ChannelRows
   }
 #pragma unroll
   for (int j = 0; j < V; ++j)
-    shared[j][thread] = mine[j];
+    shared[j][thread] = mine.of(j);
   __syncthreads();
   for (int half = beside / 2; half > 0; half /= 2) {
     if (below < half) {

@@ -27,10 +27,61 @@ struct ChannelMoments {
   }
 };
 
+/// What a thread gathers of V channels: sums of distances from a shift and of their squares. The shift is the mean of
+/// the channel's first rows here, so that what cancels in the end is little beside the squares themselves, and nothing
+/// of equal numbers; 0 where that is no number.
+template <class T, int V>
+struct ShiftedMoments {
+  using Acc = Compute<T>;
+  Acc shift[V], sum[V], squares[V];
+  Acc count;
+
+  template <int U>
+  static __device__ Acc shift_of(const Neighbours<T, V> (&loaded)[U], int j) {
+    Acc parts[U];
+#pragma unroll
+    for (int i = 0; i < U; ++i)
+      parts[i] = static_cast<Acc>(loaded[i].at[j]) * (Acc(1) / Acc(U));
+#pragma unroll
+    for (int step = 1; step < U; step *= 2) {
+#pragma unroll
+      for (int i = 0; i + step < U; i += 2 * step)
+        parts[i] += parts[i + step];
+    }
+    return parts[0] - parts[0] == Acc(0) ? parts[0] : Acc(0);
+  }
+  template <class Body, int U>
+  __device__ void add(const Body&, const Neighbours<T, V> (&loaded)[U]) {
+    if (count == Acc(0)) {
+#pragma unroll
+      for (int j = 0; j < V; ++j)
+        shift[j] = shift_of(loaded, j);
+    }
+    count += Acc(U);
+#pragma unroll
+    for (int i = 0; i < U; ++i) {
+#pragma unroll
+      for (int j = 0; j < V; ++j) {
+        const Acc distance = static_cast<Acc>(loaded[i].at[j]) - shift[j];
+        sum[j] += distance;
+        squares[j] += distance * distance;
+      }
+    }
+  }
+  __device__ ChannelMoments<Acc> of(int j) const {
+    if (count == Acc(0))
+      return {};
+    const Acc mean = sum[j] / count, around = squares[j] - sum[j] * mean;
+    return {count, shift[j] + mean, around < Acc(0) ? Acc(0) : around};  // what is not a number stays
+  }
+};
+
 template <class T>
 struct AddToMoments {
   template <int V>
   using Values = Neighbours<T, V>;
+  template <int V>
+  using Gathered = ShiftedMoments<T, V>;
   const T* x;
   template <int V>
   __device__ Values<V> load(std::int64_t offset, std::int64_t) const {
