@@ -60,6 +60,14 @@ constexpr int loads_at_once(int under_way) {
   return under_way;
 }
 
+/// How many blocks a Body wants a multiprocessor to hold.  0: that is left to the compiler.
+template <class Body>
+constexpr int blocks_at_once() {
+  if constexpr (requires { Body::k_blocks_at_once; })
+    return Body::k_blocks_at_once;
+  return 0;
+}
+
 /// What a thread gathers of V channels that are neighbours: a Partial each.
 template <int V, class Partial, class Body>
 struct GatheredPartials {
@@ -107,7 +115,8 @@ __device__ void add_rows(const Body& body, const Load& load, std::int64_t row, i
 /// Blocks take rounds of rows in turns. They begin with the array's end, which is what was written last, so that where
 /// a walk over the array begins it was read last: both may still be in the cache.
 template <int V, class Partial, class Body>
-__global__ void __launch_bounds__(k_rows_block) channel_row_partials(ChannelRowsCut cut, Body body, Partial* partials) {
+__global__ void __launch_bounds__(k_rows_block, blocks_at_once<Body>())
+    channel_row_partials(ChannelRowsCut cut, Body body, Partial* partials) {
   start_early();
   constexpr int at_once = loads_at_once<Body>(k_rows_under_way);
   __shared__ Partial shared[V][k_rows_block];

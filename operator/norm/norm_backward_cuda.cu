@@ -5,17 +5,20 @@
 namespace sluice::detail {
 namespace {
 
-/// A relu behind the batch norm, of which nothing is kept: whether it let an element through is computed again.
-template <class T>
+/// A relu behind the batch norm, if there was one, of which nothing is kept: whether it let an element through is
+/// computed again.
+template <class T, bool relu>
 struct Passed {
   using Acc = Compute<T>;
-  const Acc *scale, *shift;  // null: there was none
+  const Acc *scale, *shift;
 
   static __device__ bool lets(Acc centred, Acc by, Acc and_then) {
     return !(static_cast<Acc>(normalised<T>(centred, by, and_then)) <= Acc(0));
   }
   __device__ Acc of(Acc grad, Acc centred, std::int64_t c) const {
-    return scale != nullptr && !lets(centred, scale[c], shift[c]) ? Acc(0) : grad;
+    if constexpr (relu)
+      return lets(centred, scale[c], shift[c]) ? grad : Acc(0);
+    return grad;
   }
 };
 
@@ -43,14 +46,15 @@ __device__ void add_up(
   }
 }
 
-template <class T>
+template <class T, bool relu>
 struct AddGradient {
+  static constexpr int k_loads_at_once = relu ? 4 : 2, k_blocks_at_once = relu ? 0 : 4;
   template <int V>
   using Values = GradientValues<T, V>;
   const T* dy;
   const T* x;
   const Compute<T>* mean;
-  Passed<T> passed;
+  Passed<T, relu> passed;
   template <int V>
   __device__ Values<V> load(std::int64_t offset, std::int64_t c) const {
     return {
@@ -158,14 +162,15 @@ struct FinishGradient {
   }
 };
 
-template <class T>
+template <class T, bool relu>
 struct Spread {
+  static constexpr int k_blocks_at_once = relu ? 2 : 3;
   using Acc = Compute<T>;
   const T *dy, *x;
   T* dx;
   const Acc* mean;
   BatchNormGradientChannel<Acc> channel;
-  Passed<T> passed;
+  Passed<T, relu> passed;
 
   template <int V>
   struct Values {
@@ -180,7 +185,7 @@ struct Spread {
     return {
         ChannelNumbers<Acc, W>(mean + c),
         ChannelNumbers<Acc, W>(channel.scale + c),
-        ChannelNumbers<Acc, W>(passed.shift == nullptr ? nullptr : passed.shift + c),
+        ChannelNumbers<Acc, W>(relu ? passed.shift + c : nullptr),
         ChannelNumbers<Acc, W>(channel.mean_dy + c),
         ChannelNumbers<Acc, W>(channel.slope + c)};
   }
@@ -197,7 +202,7 @@ struct Spread {
     for (int j = 0; j < V; ++j) {
       const Acc centred = static_cast<Acc>(values.x.at[j]) - known.mean[j];
       Acc head = static_cast<Acc>(values.dy.at[j]);
-      if (passed.scale != nullptr && !passed.lets(centred, known.scale[j], known.shift[j]))
+      if (relu && !passed.lets(centred, known.scale[j], known.shift[j]))
         head = Acc(0);
       made.at[j] = T(known.scale[j] * (head - known.mean_dy[j] - centred * known.slope[j]));
     }
@@ -227,14 +232,18 @@ struct BackwardCall {
         mean(of.inputs[3].as<Acc>()),
         dx(of.outputs[0].as<T>()) {}
 
-  template <class Add>
-  void run(const T* head, const Add& add, const Passed<T>& passed) const {
+  template <class Add, bool relu>
+  void run(const T* head, const Add& add, const Passed<T, relu>& passed) const {
     const auto count = static_cast<Acc>(view.outer * view.inner);
     const bool aligned = aligned_for_vectors(head, x, dx);
     channel_reduce<GradientSums<Acc>, k_neighbours<T>>(
         call.queue, view, aligned, call.op.name, add, FinishGradient<Acc>{channel, count});
     walk_channels<k_neighbours<T>>(
-        view, aligned, stream_of(call.queue), call.op.name, Spread<T>{head, x, dx, mean, channel, passed});
+        view, aligned, stream_of(call.queue), call.op.name, Spread<T, relu>{head, x, dx, mean, channel, passed});
+  }
+  template <bool relu>
+  void add_and_spread(const T* head, const Passed<T, relu>& passed) const {
+    run(head, AddGradient<T, relu>{head, x, mean, passed}, passed);
   }
 };
 
@@ -250,21 +259,19 @@ void backward(const KernelCall& call) {
     T* const head = call.outputs[3].as<T>();
     const AddLetThrough<T> add{of.dy, other, result, of.x, head, of.mean};
     if (aligned_for_vectors(of.dy, other, result))
-      return of.run(head, add, {});
+      return of.run(head, add, Passed<T, false>{});
     const ChannelView flat{1, 1, of.view.size(), of.view.dtype};
     walk_channels<1>(flat, false, stream_of(call.queue), call.op.name, WriteLetThrough<T>{add});
-    return of.run(head, AddGradient<T>{head, of.x, of.mean, {}}, {});
+    return of.add_and_spread(head, Passed<T, false>{});
   }
-  Passed<T> passed{};
-  if (&call.op == &batch_norm_relu_backward_op) {
-    Acc* const shift = of.workspace.template as<Acc>() + 3 * of.view.channels;
-    passed = {of.channel.scale, shift};
-    const auto blocks = static_cast<unsigned>((of.view.channels + k_block - 1) / k_block);  // each channel has a thread
-    prepare_passed<<<blocks, k_block, 0, stream_of(call.queue)>>>(
-        of.view.channels, of.channel, call.inputs[5].data, shift);
-    check_early_launch("batch_norm_relu_backward", stream_of(call.queue));
-  }
-  of.run(of.dy, AddGradient<T>{of.dy, of.x, of.mean, passed}, passed);
+  if (&call.op != &batch_norm_relu_backward_op)
+    return of.add_and_spread(of.dy, Passed<T, false>{});
+  Acc* const shift = of.workspace.template as<Acc>() + 3 * of.view.channels;
+  const auto blocks = static_cast<unsigned>((of.view.channels + k_block - 1) / k_block);  // each channel has a thread
+  prepare_passed<<<blocks, k_block, 0, stream_of(call.queue)>>>(
+      of.view.channels, of.channel, call.inputs[5].data, shift);
+  check_early_launch("batch_norm_relu_backward", stream_of(call.queue));
+  of.add_and_spread(of.dy, Passed<T, true>{of.channel.scale, shift});
 }
 
 }  // namespace

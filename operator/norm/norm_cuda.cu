@@ -137,15 +137,16 @@ __global__ void use_running(std::int64_t channels, BatchNormChannel<Acc> channel
     channel.finish(c, Acc(0), Acc(0), Acc(0));
 }
 
-/// Normalised elements and what follows, each rounded as an operator of its own would: a sum, if there is something to
-/// add, and relu.
-template <class T>
+enum class Behind { nothing, relu, sum_and_relu };
+
+/// Normalised elements and what follows, each rounded as an operator of its own would.
+template <class T, Behind behind>
 struct Normalise {
+  static constexpr int k_blocks_at_once = 3;
   using Acc = Compute<T>;
   const T *x, *residual;
   T* y;
   const Acc *mean, *scale, *shift;
-  bool relu;
 
   template <int V>
   struct Values {
@@ -163,7 +164,7 @@ struct Normalise {
   __device__ Values<V> load(std::int64_t offset) const {
     Values<V> values;
     values.x = *reinterpret_cast<const Neighbours<T, V>*>(x + offset);
-    if (residual != nullptr)
+    if constexpr (behind == Behind::sum_and_relu)
       values.residual = *reinterpret_cast<const Neighbours<T, V>*>(residual + offset);
     return values;
   }
@@ -173,9 +174,9 @@ struct Normalise {
 #pragma unroll
     for (int j = 0; j < V; ++j) {
       made.at[j] = normalised<T>(static_cast<Acc>(values.x.at[j]) - known.mean[j], known.scale[j], known.shift[j]);
-      if (residual != nullptr)
+      if constexpr (behind == Behind::sum_and_relu)
         made.at[j] = T(static_cast<Acc>(made.at[j]) + static_cast<Acc>(values.residual.at[j]));
-      if (relu && static_cast<Acc>(made.at[j]) <= Acc(0))
+      if (behind != Behind::nothing && static_cast<Acc>(made.at[j]) <= Acc(0))
         made.at[j] = T(Acc(0));
     }
     *reinterpret_cast<Neighbours<T, V>*>(y + offset) = made;
@@ -203,12 +204,20 @@ void forward(const KernelCall& call) {
         view.channels, channel);
     check_early_launch("batch_norm", stream);
   }
-  walk_channels<k_neighbours<T>>(
-      view,
-      aligned_for_vectors(x, y, residual),
-      stream,
-      "batch_norm",
-      Normalise<T>{x, residual, y, channel.mean, channel.scale, channel.shift, &call.op == &batch_norm_relu_op});
+  const auto normalise = [&]<Behind behind>() {
+    walk_channels<k_neighbours<T>>(
+        view,
+        aligned_for_vectors(x, y, residual),
+        stream,
+        "batch_norm",
+        Normalise<T, behind>{x, residual, y, channel.mean, channel.scale, channel.shift});
+  };
+  if (&call.op != &batch_norm_relu_op)
+    normalise.template operator()<Behind::nothing>();
+  else if (residual == nullptr)
+    normalise.template operator()<Behind::relu>();
+  else
+    normalise.template operator()<Behind::sum_and_relu>();
 }
 
 }  // namespace
