@@ -2,6 +2,7 @@
 // and the sum of two heads.
 #include <algorithm>
 #include <optional>
+#include <string_view>
 
 #include <sluice/operator/elementwise/in_place.h>
 #include <sluice/operator/graph/detail/failures.h>
@@ -52,21 +53,39 @@ class NormResiduals {
       return false;
     const Node& masked = graph_.nodes[*mask];
     Found found{at, *mask, place_of(at, *mask)};
-    if (!is_alike(masked.inputs[0], passed) || !is_alike(masked.inputs[2], passed) || !may_move(found))
+    if (!is_alike(masked.inputs[0], passed) || !is_alike(masked.inputs[2], passed) || !lies_whole(masked.inputs[2]) ||
+        !may_move(found))
       return false;
     found.sum = sum_of(found);
-    if (!found.sum && edits_.is_written(masked.inputs[0], *mask, found.place))
+    if (!found.sum && (!lies_whole(masked.inputs[0]) || edits_.is_written(masked.inputs[0], *mask, found.place)))
       return false;
     combine(found);
     return true;
   }
 
-  // Who reads the masked gradient before batch norm's does wants it by then.
+  // Who reads the masked gradient before batch norm's does, as the graph is now, wants it by then.
   std::size_t place_of(std::size_t norm, std::size_t mask) const {
-    const auto& readers = edits_.order.named_by[graph_.nodes[norm].inputs[0]];
-    const bool is_wanted = std::any_of(
-        readers.begin(), readers.end(), [&](std::size_t reader) { return reader < norm && !edits_.is_gone(reader); });
-    return is_wanted ? mask : norm;
+    const ValueId passed = graph_.nodes[norm].inputs[0];
+    for (std::size_t at = mask + 1; at < norm; ++at) {
+      const auto& inputs = graph_.nodes[at].inputs;
+      if (!edits_.is_gone(at) && std::find(inputs.begin(), inputs.end(), passed) != inputs.end())
+        return mask;
+    }
+    return norm;
+  }
+
+  // Other calls take as it lies what is spread out or turned; this one would copy it first.
+  bool lies_whole(ValueId value) const {
+    for (auto maker = maker_[value]; maker; maker = maker_[value]) {
+      const Node& node = graph_.nodes[*maker];
+      if (!node.is_view())
+        return true;
+      const std::string_view view = node.op->name;
+      if (view != "reshape" && view != "expand_dims" && view != "squeeze")
+        return false;
+      value = node.inputs[0];
+    }
+    return true;
   }
 
   // Is all that the two read as it was where they are to run, and unread what batch norm's gradient writes?
@@ -97,7 +116,7 @@ class NormResiduals {
         edits_.is_written(head, *at + 1, found.mask))
       return std::nullopt;
     for (const ValueId input : sum.inputs) {
-      if (!is_alike(input, head) || graph_.values[input].source == Source::shape ||
+      if (!is_alike(input, head) || !lies_whole(input) || graph_.values[input].source == Source::shape ||
           edits_.is_written(input, *at, found.place))
         return std::nullopt;
     }

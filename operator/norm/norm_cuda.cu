@@ -71,7 +71,10 @@ struct ShiftedMoments {
   __device__ ChannelMoments<Acc> of(int j) const {
     if (count == Acc(0))
       return {};
-    const Acc mean = sum[j] / count, around = squares[j] - sum[j] * mean;
+    const Acc mean = sum[j] / count;
+    Acc around = squares[j] - sum[j] * mean;
+    if (around != around && sum[j] - sum[j] == Acc(0))  // both do not fit
+      around = squares[j];
     return {count, shift[j] + mean, around < Acc(0) ? Acc(0) : around};  // what is not a number stays
   }
 };

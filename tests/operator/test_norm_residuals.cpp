@@ -1,6 +1,7 @@
 // The gradient of batch norm, a sum and a relu as one call: the operator, the pass that makes it, and that bits stay.
 #include <array>
 #include <cmath>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -135,10 +136,42 @@ NDArray three_ways(const Arrays& in) {
   return exp(first) + sin(first) * cos(first);
 }
 
+/// The gradient of the shortcut's batch norm stands behind that of the block in front.
+NDArray shortcut_first(const Arrays& in) {
+  Arrays shortcut = in;
+  shortcut[0] = in[5] * 0.5;
+  const NDArray other = norm_of(shortcut), first = relu(norm_of(in) + in[5]);
+  return relu(other + first);
+}
+/// Blocks, batch norms and sums of what there is, drawn from a seed.
+Network drawn(unsigned seed) {
+  return [seed](const Arrays& in) {
+    std::mt19937 draw(seed);
+    std::vector<NDArray> known{in[0], in[5]};
+    const auto pick = [&] { return known[known.size() - 1 - draw() % std::min<std::size_t>(known.size(), 4)]; };
+    const auto norm = [&] {
+      Arrays each = in;
+      each[0] = pick();
+      return norm_of(each);
+    };
+    for (int i = 0; i < 9; ++i) {
+      const unsigned kind = draw() % 4;
+      const NDArray a = kind == 0 ? pick() * 0.5 : norm(), b = pick();
+      known.push_back(kind == 1 ? a : kind == 2 ? relu(b + a) : relu(a + b));
+    }
+    NDArray all = known.back();
+    for (std::size_t i = 2; i + 1 < known.size(); ++i)
+      all = all + known[i];
+    return all;
+  };
+}
+
 const Network k_networks[] = {
     two_blocks,
     narrower,
     three_ways,
+    shortcut_first,
+    drawn(3),
     [](const Arrays& in) { return relu(norm_of(in) + in[5]); },
     [](const Arrays& in) { return relu(in[5] + norm_of(in)) * 2.0; }};
 
@@ -251,6 +284,13 @@ TEST_CASE("A residual block's gradient takes along the sum of its heads and the 
   CHECK(count(shortcut, "batch_norm_backward") == 1);
   CHECK(count(shortcut, "relu_backward") == 0);
   CHECK(only(on_gpu(three_ways)).inputs.size() == 7);  // of three heads the last sum
+  CHECK(count(on_gpu(shortcut_first), k_name) == 2);
+  std::int64_t taken = 0;
+  for (unsigned seed = 0; seed < 60; ++seed) {
+    CAPTURE(seed);
+    taken += count(on_gpu(drawn(seed)), k_name);
+  }
+  CHECK(taken > 60);
   CHECK(count(with_norm_residuals(traced_on(cpu(), two_blocks)), k_name) == 0);
 }
 
@@ -318,20 +358,22 @@ TEST_CASE("A sum that others read too is a head of a residual block's gradient",
   SLUICE_NEEDS_GPU_KERNELS();
   const Attributes how = Attributes::of(detail::BatchNormAttributes{});
   const Operands like({3, 4, 3, 2}, float32, cpu());
-  enum class Head { returned, read, broadcast, fails };
-  for (const Head head : {Head::returned, Head::read, Head::broadcast, Head::fails}) {
+  enum class Head { returned, read, broadcast, spread, spread_alone, fails };
+  for (const Head head : {Head::returned, Head::read, Head::broadcast, Head::spread, Head::spread_alone, Head::fails}) {
     CAPTURE(static_cast<int>(head));
     Tracer tracer;
     const Arrays in =
         abstract_inputs(tracer, {like.a, like.b, like.y, like.x, like.gamma, like.mean, like.inv_std}, gpu(0));
     const NDArray places = tracer.input({{3}, int32, gpu(0)});
     const Graph made = with_norm_residuals(tracer.trace([&] {
-      const NDArray sum = in[0] + (head == Head::broadcast ? in[4].reshape({1, 4, 1, 1}) : in[1]);
-      const NDArray passed = detail::relu_gradient(sum, in[2], {});
+      const NDArray one = in[4].reshape({1, 4, 1, 1}), spread = one.broadcast_to(in[0].shape());
+      const NDArray other = head == Head::broadcast ? one : head == Head::spread ? spread : in[1];
+      const NDArray sum = in[0] + other;
+      const NDArray passed = detail::relu_gradient(head == Head::spread_alone ? spread : sum, in[2], {});
       const NDArray x = head == Head::fails ? take(in[3], places, 0) : in[3];
       Arrays results = invoke(detail::batch_norm_backward_op, Arrays{passed, x, in[4], in[5], in[6]}, how, {});
       results.push_back(passed);
-      if (head == Head::returned)
+      if (head == Head::returned || head == Head::spread_alone)
         results.push_back(sum);
       if (head == Head::read)
         results.push_back(exp(sum));
@@ -339,8 +381,9 @@ TEST_CASE("A sum that others read too is a head of a residual block's gradient",
     }));
     verify(made);
     CHECK(count(made, "add") == 1);
-    if (head == Head::fails)
-      CHECK(count(made, k_name) == 0);  // what is added has a gradient though x has none
+    // What is added has a gradient though x has none; a head that is spread out would be copied.
+    if (head == Head::fails || head == Head::spread_alone)
+      CHECK(count(made, k_name) == 0);
     else
       CHECK(only(made).inputs.size() == 6);
   }

@@ -114,3 +114,16 @@ TEST_CASE("Statistics of channels that are neighbours are exact on a GPU over se
   check_statistics(1500, 2048, float32);
   check_statistics(1100, 4096, bfloat16);
 }
+
+TEST_CASE("A variance of channels that are neighbours that does not fit is infinite on a GPU", "[norm][gpu]") {
+  SLUICE_NEEDS_GPUS(1);
+  const NDArray x = (random_array({300, 8}, 3, -1, 3, float32) * 1e20).to(gpu());
+  const ArrayOptions there{.device = gpu()};
+  const NDArray mean = zeros({8}, there), var = ones({8}, there);
+  const autograd::ModeScope training(false, true);
+  batch_norm(x, ones({8}, there), zeros({8}, there), mean, var, {.momentum = 0});
+  for (const double each : mean.astype(float64).to_vector<double>())
+    CHECK(std::isfinite(each));
+  for (const double each : var.astype(float64).to_vector<double>())
+    CHECK(std::isinf(each));
+}
