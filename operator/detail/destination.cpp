@@ -131,10 +131,12 @@ bool overlaps(const NDArray& a, const NDArray& b) noexcept {
 
 bool writes_over(const Operator& op, std::size_t input, std::size_t result) noexcept {
   constexpr std::size_t k_gradient = 2, k_let_through = 3;
-  if (&op == &batch_norm_add_relu_backward_op) {  // dx is written once heads and result have been read
-    const bool is_head_or_result = input == 0 || input >= 5;
-    return is_head_or_result && (result == 0 || result == k_let_through);
-  }
+  // dx is written behind the sums, of x and dy, or what comes of dy, at the same place.
+  const bool adds = &op == &batch_norm_add_relu_backward_op;
+  if (result == 0 && input < 2 && (adds || &op == &batch_norm_backward_op || &op == &batch_norm_relu_backward_op))
+    return true;
+  if (adds)
+    return (input == 0 || input >= 5) && (result == 0 || result == k_let_through);
   return op.elementwise || (&op == &k_softmax_cross_entropy_both && input == 0 && result == k_gradient);
 }
 

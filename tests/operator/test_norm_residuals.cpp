@@ -1,18 +1,14 @@
-// The gradient of batch norm, a sum and a relu as one call: the operator, the pass that makes it, and that bits stay.
-#include <array>
-#include <cmath>
+// The pass that makes one call of the gradient of batch norm, a sum and a relu, and that bits stay.
+#include <algorithm>
 #include <random>
 #include <string>
 #include <vector>
 
 #include <sluice/operator/api.h>
 #include <sluice/operator/elementwise/in_place.h>
-#include <sluice/operator/graph/memory_plan.h>
 #include <sluice/operator/graph/passes.h>
-#include <sluice/operator/graph/plan.h>
-#include <sluice/operator/norm/kernels.h>
 
-#include "tests/operator/norm_steps.h"
+#include "tests/operator/norm_residuals.h"
 #include "tests/support/catch.h"
 
 using namespace sluice;
@@ -21,100 +17,6 @@ using graph::Graph;
 using graph::Tracer;
 
 namespace {
-
-const char* const k_name = "batch_norm_add_relu_backward";
-
-NDArray channels_as_neighbours(const NDArray& array) {
-  return array.transpose({0, 2, 3, 1}).copy().transpose({0, 3, 1, 2});
-}
-
-/// The same numbers where no vector begins.
-NDArray beside_vectors(const NDArray& array) {
-  NDArray longer = zeros({array.size() + 1}, {.dtype = array.dtype(), .device = array.device()});
-  longer.slice(0, 1, array.size() + 1).assign(array.reshape({array.size()}));
-  return longer.slice(0, 1, array.size() + 1).reshape(array.shape());
-}
-
-/// Two heads, the result, x, gamma, mean, 1 / std; not numbers and infinities among them.
-struct Operands {
-  NDArray a, b, y, x, gamma, mean, inv_std;
-
-  Operands(const Shape& shape, DType dtype, Device device) {
-    const DType wide = dtype == float64 ? float64 : float32;
-    const Shape channels{shape[1]};
-    x = random_array(shape, 1, -2, 2, dtype).to(device);
-    a = random_array(shape, 2, -1, 1, dtype).to(device);
-    b = random_array(shape, 3, -1, 1, dtype).to(device);
-    y = relu(random_array(shape, 4, -1, 1, dtype).to(device));
-    gamma = random_array(channels, 5, -1, 2, wide).to(device);
-    mean = random_array(channels, 6, -1, 1, wide).to(device);
-    inv_std = random_array(channels, 7, 0.5, 2, wide).to(device);
-    if (shape.size() == 0)
-      return;
-    y.slice(0, 0, 1).slice(1, 0, 1).assign(NAN);
-    y.slice(0, 0, 1).slice(1, 2, 3).assign(0);
-    a.slice(0, 1, 2).slice(1, 1, 2).assign(INFINITY);
-    b.slice(0, 0, 1).slice(1, 2, 3).assign(NAN);
-  }
-};
-
-Arrays at_once(const Operands& of, const Attributes& how, bool two) {
-  Arrays inputs{of.a, of.x, of.gamma, of.mean, of.inv_std, of.y};
-  if (two)
-    inputs.push_back(of.b);
-  return invoke(detail::batch_norm_add_relu_backward_op, inputs, how, {});
-}
-
-Arrays one_by_one(const Operands& of, const Attributes& how, bool two) {
-  const NDArray passed = detail::relu_gradient(two ? of.a + of.b : of.a, of.y, {});
-  const Arrays inputs{passed, of.x, of.gamma, of.mean, of.inv_std};
-  Arrays made = invoke(detail::batch_norm_backward_op, inputs, how, {});
-  made.push_back(passed);
-  return made;
-}
-
-void check_operator(const Operands& of) {
-  for (const bool two : {false, true}) {
-    for (const detail::BatchNormAttributes& each :
-         {detail::BatchNormAttributes{}, detail::BatchNormAttributes{.fix_gamma = true, .batch_stats = false}}) {
-      CAPTURE(two, each.fix_gamma);
-      const Attributes how = Attributes::of(each);
-      CHECK((all_bytes(at_once(of, how, two), true) == all_bytes(one_by_one(of, how, two), true)));
-    }
-  }
-}
-
-void check_operators(Device device) {
-  for (const DType dtype : {float32, float16, bfloat16, float64}) {
-    for (const Shape& shape :
-         {Shape{3, 8, 5, 4},
-          Shape{4, 3, 2, 3},
-          Shape{2, 16, 1, 1},
-          Shape{0, 4, 2, 2},
-          Shape{7, 5},
-          Shape{2, 3, 5, 7},
-          Shape{9, 16, 8, 8},
-          Shape{2, 3, 96, 48}}) {
-      CAPTURE(dtype, to_string(shape));
-      const Operands given(shape, dtype, device);
-      check_operator(given);
-      if (shape.ndim() != 4)
-        continue;
-      Operands other = given;
-      for (NDArray* const head : {&other.a, &other.b, &other.y})
-        *head = shape.size() == 0 ? *head : beside_vectors(*head);
-      check_operator(other);
-      other = given;
-      other.x = channels_as_neighbours(given.x);
-      check_operator(other);  // heads are brought into its order
-      for (NDArray* const head : {&other.a, &other.b, &other.y})
-        *head = channels_as_neighbours(*head);
-      check_operator(other);
-      other.x = given.x;
-      check_operator(other);
-    }
-  }
-}
 
 /// Two blocks: what is added goes on to the sum of the second one, so that its gradient has two heads.
 NDArray two_blocks(const Arrays& in) {
@@ -175,85 +77,7 @@ const Network k_networks[] = {
     [](const Arrays& in) { return relu(norm_of(in) + in[5]); },
     [](const Arrays& in) { return relu(in[5] + norm_of(in)) * 2.0; }};
 
-const graph::Node& only(const Graph& graph) {
-  REQUIRE(count(graph, k_name) == 1);
-  return *std::find_if(graph.nodes.begin(), graph.nodes.end(), [](const graph::Node& node) {
-    return node.op->name == std::string(k_name);
-  });
-}
-
-Arrays abstract_inputs(Tracer& tracer, const Arrays& like, Device device) {
-  Arrays given;
-  for (const NDArray& input : like)
-    given.push_back(tracer.input({input.shape(), input.dtype(), device}));
-  return given;
-}
-
 }  // namespace
-
-TEST_CASE("The gradient of batch norm, a sum and a relu is that of the three, to the last bit", "[norm]") {
-  check_operators(cpu());
-}
-TEST_CASE(
-    "The gradient of batch norm, a sum and a relu is that of the three on a GPU, to the last bit", "[norm][gpu]") {
-  SLUICE_NEEDS_GPUS(1);
-  check_operators(gpu());
-}
-
-TEST_CASE("The gradient of batch norm, a sum and a relu refuses what does not fit, by name", "[norm]") {
-  const Operands in({3, 4, 3, 2}, float32, cpu());
-  const auto call = [&](const Arrays& inputs) {
-    return invoke(detail::batch_norm_add_relu_backward_op, inputs, Attributes::of(detail::BatchNormAttributes{}), {});
-  };
-  const auto says = sluice::test::contains(k_name);
-  CHECK_THROWS_AS(call({in.a, in.x, in.gamma, in.mean, in.inv_std}), ValueError);
-  CHECK_THROWS_AS(call({in.a, in.x, in.gamma, in.mean, in.inv_std, in.y, in.b, in.b}), ValueError);
-  CHECK_THROWS_AS(call({in.a, in.x, in.gamma, in.mean, in.inv_std, ones({3, 4, 3, 1})}), ShapeError);
-  CHECK_THROWS_WITH(call({in.a, in.x, in.gamma, in.mean, in.inv_std, in.y, ones({4})}), says);
-  CHECK_THROWS_AS(call({in.a, in.x, in.gamma, in.mean, in.inv_std, in.y, in.b.astype(float64)}), DTypeError);
-}
-
-TEST_CASE("The gradient of batch norm, a sum and a relu may go where heads and result were", "[norm][gpu]") {
-  SLUICE_NEEDS_GPUS(1);
-  const Attributes how = Attributes::of(detail::BatchNormAttributes{});
-  for (const DType dtype : {float32, bfloat16}) {
-    for (const Shape& shape : {Shape{9, 16, 8, 8}, Shape{2, 3, 5, 7}}) {
-      CAPTURE(dtype, to_string(shape));
-      const Operands given(shape, dtype, gpu());
-      const auto want = all_bytes(one_by_one(given, how, true), true);
-      for (const bool turned : {false, true}) {
-        Operands own = given;
-        own.a = given.a.copy();
-        own.b = given.b.copy();
-        own.y = given.y.copy();
-        const Arrays outside{own.a, own.b, own.y, own.x};
-        Tracer tracer;
-        const Arrays in = abstract_inputs(tracer, outside, gpu());
-        const Graph made = tracer.trace([&] {
-          Operands of = own;  // new memory, which nobody wants behind the call
-          of.a = in[0] * 1.0;
-          of.b = turned ? own.b : in[1] * 1.0;
-          of.y = in[2] * 1.0;
-          of.x = in[3];
-          const Arrays all = at_once(of, how, true);
-          return Arrays{all[0] * 1.0, all[1], all[2], all[3] * 1.0};
-        });
-        const graph::Node& call = only(made);
-        const graph::MemoryPlan memory = plan_memory(made, values_apart(made), graph::Sharing::in_order);
-        const auto slot_of = [&](graph::ValueId value) { return memory.slot_of[made.root(value)]; };
-        const auto dx = slot_of(call.results[0].value), passed = slot_of(call.results[3].value);
-        CHECK(dx != passed);
-        for (const auto& slot : {dx, passed}) {
-          const std::array heads{slot_of(call.inputs[0]), slot_of(call.inputs[5]), slot_of(call.inputs[6])};
-          CHECK(std::find(heads.begin(), heads.end(), slot) != heads.end());
-        }
-        graph::Plan plan(made, {.optimise = false, .share_in_order = true});
-        for (int run = 0; run < 2; ++run)
-          CHECK((all_bytes(plan.run(outside), true) == want));
-      }
-    }
-  }
-}
 
 TEST_CASE("A residual block's gradient takes along the sum of its heads and the relu's mask", "[graph][norm]") {
   SLUICE_NEEDS_GPU_KERNELS();
