@@ -87,10 +87,14 @@ NDArray AdaptiveMaxPool2D::forward(const NDArray& x) const {
 }
 
 AdaptiveAvgPool1D::AdaptiveAvgPool1D(std::int64_t output_size)
-    : output_size_(checked_size("nn::AdaptiveAvgPool1D", output_size)) {}
+    : output_size_(checked_size("nn::AdaptiveAvgPool1D", output_size)) {
+  note_options(OptionNotes().add("output_size", output_size));
+}
 
 AdaptiveMaxPool1D::AdaptiveMaxPool1D(std::int64_t output_size)
-    : output_size_(checked_size("nn::AdaptiveMaxPool1D", output_size)) {}
+    : output_size_(checked_size("nn::AdaptiveMaxPool1D", output_size)) {
+  note_options(OptionNotes().add("output_size", output_size));
+}
 
 NDArray AdaptiveAvgPool1D::forward(const NDArray& x) const {
   return adaptive_avg_pool1d(x, output_size_, call_site());

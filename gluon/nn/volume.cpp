@@ -176,13 +176,17 @@ NDArray GlobalAvgPool3D::forward(const NDArray& x) const {
 }
 
 AdaptiveAvgPool3D::AdaptiveAvgPool3D(Size3D output_size)
-    : output_size_(checked_size("nn::AdaptiveAvgPool3D", output_size)) {}
+    : output_size_(checked_size("nn::AdaptiveAvgPool3D", output_size)) {
+  note_options(OptionNotes().add("output_size", output_size));
+}
 NDArray AdaptiveAvgPool3D::forward(const NDArray& x) const {
   return adaptive_avg_pool3d(x, output_size_.shape(), call_site());
 }
 
 AdaptiveMaxPool3D::AdaptiveMaxPool3D(Size3D output_size)
-    : output_size_(checked_size("nn::AdaptiveMaxPool3D", output_size)) {}
+    : output_size_(checked_size("nn::AdaptiveMaxPool3D", output_size)) {
+  note_options(OptionNotes().add("output_size", output_size));
+}
 NDArray AdaptiveMaxPool3D::forward(const NDArray& x) const {
   return adaptive_max_pool3d(x, output_size_.shape(), call_site());
 }

@@ -3,6 +3,7 @@
 #include <sluice/ndarray/detail/located.h>
 #include <sluice/operator/detail/destination.h>
 #include <sluice/operator/graph/detail/kept_results.h>
+#include <sluice/operator/norm/norm.h>
 #include <sluice/operator/softmax/kernels.h>
 
 namespace sluice::detail {
@@ -129,7 +130,13 @@ bool overlaps(const NDArray& a, const NDArray& b) noexcept {
 }
 
 bool writes_over(const Operator& op, std::size_t input, std::size_t result) noexcept {
-  constexpr std::size_t k_gradient = 2;
+  constexpr std::size_t k_gradient = 2, k_let_through = 3;
+  // dx is written behind the sums, of x and dy, or what comes of dy, at the same place.
+  const bool adds = &op == &batch_norm_add_relu_backward_op;
+  if (result == 0 && input < 2 && (adds || &op == &batch_norm_backward_op || &op == &batch_norm_relu_backward_op))
+    return true;
+  if (adds)
+    return (input == 0 || input >= 5) && (result == 0 || result == k_let_through);
   return op.elementwise || (&op == &k_softmax_cross_entropy_both && input == 0 && result == k_gradient);
 }
 

@@ -59,6 +59,8 @@ bool overlaps(const NDArray& a, const NDArray& b) noexcept;
 /// May the kernel of `op` write its `result`-th result over its `input`-th input, of the same geometry? Elementwise
 /// ones may, and a loss its gradient over the logits: they are as large as results of a network get, and nobody wants
 /// them behind it. Its other results may be as large as the logits too, but are written while those are still read.
+/// Batch norm's gradient goes over x or its head, and where a sum and a relu are in it also over what it alone has
+/// read.
 bool writes_over(const Operator& op, std::size_t input, std::size_t result) noexcept;
 
 /// Can the kernel of `op`, which makes its results in `order`, write the `result`-th one to `destination` directly,

@@ -110,7 +110,12 @@ Graph optimised(const Graph& graph, Rounding rounding, TakenReductions taken) {
     run(pass);
   run([&](const Graph& before) { return with_epilogues(before, rounding); });
   for (const auto pass :
-       {with_pooled_convolutions, with_norm_relus, with_norm_casts, with_biases_apart, with_fused_pointwise})
+       {with_pooled_convolutions,
+        with_norm_relus,
+        with_norm_residuals,
+        with_norm_casts,
+        with_biases_apart,
+        with_fused_pointwise})
     run(pass);
   run([&](const Graph& before) { return with_fused_reductions(before, taken); });
   return now;

@@ -87,6 +87,7 @@ constexpr std::array k_by_result = {
     PerElement{"batch_norm_relu", 7},
     PerElement{"batch_norm_backward", 9},
     PerElement{"batch_norm_relu_backward", 10},
+    PerElement{"batch_norm_add_relu_backward", 11},
     PerElement{"group_norm", 7},
     PerElement{"group_norm_backward", 14},
     PerElement{"instance_norm", 7},

@@ -46,6 +46,10 @@ SLUICE_API Graph with_pooled_convolutions(const Graph& graph);
 /// array that is there already; its gradient computes again what the relu let through, where nothing that this comes of
 /// has changed. To the last bit.
 SLUICE_API Graph with_norm_relus(const Graph& graph);
+/// On a GPU, the gradient of a batch norm behind which something is added before a relu: the relu's mask and the sum of
+/// two heads, which that alone reads, are one call with batch norm's gradient. The masked gradient is written, as
+/// others read it. To the last bit.
+SLUICE_API Graph with_norm_residuals(const Graph& graph);
 /// On a GPU, layer norm (rms_norm too) of float32 whose result is read by a cast to a half type alone writes that type;
 /// its gradient reads the half type of a head that a cast widens for it alone. To the last bit.
 SLUICE_API Graph with_norm_casts(const Graph& graph);
@@ -72,8 +76,8 @@ struct RecomputationOptions {
 /// loops and branches, what a plan runs once or keeps. Runs are the same to the last bit.
 SLUICE_API Graph with_recomputation(const Graph& graph, const RecomputationOptions& options);
 /// In this order: identities, repetitions, dead code, direct writes, combined calls, epilogues, pooled convolutions,
-/// norm relus, norm casts, biases apart, pointwise fusion, reductions. Fusion comes last, so that it takes no node from
-/// those that have a kernel for it. The graph is verified after each.
+/// norm relus, norm residuals, norm casts, biases apart, pointwise fusion, reductions. Fusion comes last, so that it
+/// takes no node from those that have a kernel for it. The graph is verified after each.
 SLUICE_API Graph optimised(
     const Graph& graph, Rounding rounding = Rounding::as_by_hand, TakenReductions taken = TakenReductions::profitable);
 

@@ -88,6 +88,7 @@ __global__ void channel_partials(ChannelCut cut, Body body, Partial* partials) {
       const std::int64_t row = (o * cut.channels + channel) * cut.inner;
       for (std::int64_t i = first_inner; i < cut.inner; i += inner_step) {
         typename Body::template Values<1> loaded[1] = {body.template load<1>(row + i, channel)};
+        settle(body, loaded);
         body.add(mine, loaded);
       }
     }
@@ -146,7 +147,7 @@ __global__ void __launch_bounds__(k_channel_block)
     channel_plane_partials(Divider<Index> plane, Index skipped, Index vectors, Body body, Partial* partials) {
   start_early();
   using Values = typename Body::template Values<V>;
-  constexpr Index under_way = 4, round = under_way * k_channel_block;
+  constexpr Index under_way = 4, at_once = loads_at_once<Body>(4), round = under_way * k_channel_block;
   const auto channel = static_cast<std::int64_t>(blockIdx.x);
   const std::int64_t first = channel * plane.value();
   const auto load = [&](Index from_end) {
@@ -156,11 +157,15 @@ __global__ void __launch_bounds__(k_channel_block)
   Partial mine{};
   Index i = static_cast<Index>(blockIdx.y) * round + static_cast<Index>(threadIdx.x);
   for (; i + round - k_channel_block < vectors; i += static_cast<Index>(gridDim.y) * round) {
-    Values loaded[under_way];
 #pragma unroll
-    for (Index k = 0; k < under_way; ++k)
-      loaded[k] = load(i + k * k_channel_block);
-    body.add(mine, loaded);
+    for (Index first_of = 0; first_of < under_way; first_of += at_once) {
+      Values loaded[at_once];
+#pragma unroll
+      for (Index k = 0; k < at_once; ++k)
+        loaded[k] = load(i + (first_of + k) * k_channel_block);
+      settle(body, loaded);
+      body.add(mine, loaded);
+    }
   }
   Values left[under_way - 1];
 #pragma unroll
@@ -171,7 +176,8 @@ __global__ void __launch_bounds__(k_channel_block)
 #pragma unroll
   for (Index k = 0; k < under_way - 1; ++k) {
     if (i + k * k_channel_block < vectors) {
-      const Values one[1] = {left[k]};
+      Values one[1] = {left[k]};
+      settle(body, one);
       body.add(mine, one);
     }
   }
@@ -233,9 +239,10 @@ void launch_plane_partials(
 }
 
 /// A Body's load<V>(offset, channel) gives `Values<V>`, V neighbours of a channel, and add(partial, values) takes in an
-/// array of those; one(values, j) are the j-th of V channels that are neighbours; finish(channel, partial) writes a
-/// channel's result. All run on the device. `V`: as many neighbours as can be loaded at once where planes are whole
-/// vectors. No channels: nothing is launched; no elements: finish gets zeros.
+/// array of those; one(values, j) are the j-th of V channels that are neighbours; settle(values), if there is one, is
+/// called before that, once several loads are under way, of which k_loads_at_once says how many; finish(channel,
+/// partial) writes a channel's result. All run on the device. `V`: as many neighbours as can be loaded at once where
+/// planes are whole vectors. No channels: nothing is launched; no elements: finish gets zeros.
 template <class Partial, int V, class Body, class Finish>
 void channel_reduce(
     const Queue& queue, const ChannelView& view, bool aligned, const char* name, Body body, Finish finish) {

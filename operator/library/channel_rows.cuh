@@ -12,7 +12,8 @@ namespace sluice::detail {
 
 inline constexpr int k_rows_block = 256, k_rows_under_way = 4;
 
-/// How a block lies over the rows and how those are cut: `lanes` threads side by side along vectors of channels.
+/// How a block lies over the rows and how many share them: `lanes` threads side by side along vectors of channels.
+/// `chunk_rows` are those of a block that takes neighbours.
 struct ChannelRowsCut {
   std::int64_t vectors, rows, chunk_rows;
   int lanes, chunks;
@@ -32,59 +33,118 @@ inline int channel_lanes(std::int64_t vectors) {
 
 inline ChannelRowsCut channel_rows_cut(std::int64_t rows, std::int64_t vectors) {
   ChannelRowsCut cut{vectors, rows, 0, channel_lanes(vectors), 1};
-  // What a large GPU runs at once, each block with as many rounds of loads.
+  // What a large GPU runs at once, each block with a round of loads at least.
   constexpr std::int64_t blocks_wanted = 512;
   const std::int64_t round = k_rows_block / cut.lanes * k_rows_under_way;
   const std::int64_t most = std::max<std::int64_t>(1, blocks_wanted / cut.groups());
   const std::int64_t rounds = std::max<std::int64_t>(1, (rows + round - 1) / round);
-  cut.chunk_rows = (rounds + most - 1) / most * round;
-  cut.chunks = static_cast<int>(std::max<std::int64_t>(1, (rows + cut.chunk_rows - 1) / cut.chunk_rows));
+  cut.chunks = static_cast<int>(std::min(rounds, most));
   return cut;
 }
 
+/// Of a Body that makes something of what it loaded: once all loads that are under way together have been asked for.
+template <class Body, class Values, int U>
+__device__ void settle(const Body& body, Values (&loaded)[U]) {
+  if constexpr (requires { body.settle(loaded[0]); }) {
+#pragma unroll
+    for (int k = 0; k < U; ++k)
+      body.settle(loaded[k]);
+  }
+}
+
+/// How many of the loads under way a Body has registers for at once; the order in which it adds is the same.
+template <class Body>
+constexpr int loads_at_once(int under_way) {
+  if constexpr (requires { Body::k_loads_at_once; })
+    return Body::k_loads_at_once;
+  return under_way;
+}
+
+/// How many blocks a Body wants a multiprocessor to hold.  0: that is left to the compiler.
+template <class Body>
+constexpr int blocks_at_once() {
+  if constexpr (requires { Body::k_blocks_at_once; })
+    return Body::k_blocks_at_once;
+  return 0;
+}
+
+/// What a thread gathers of V channels that are neighbours: a Partial each.
 template <int V, class Partial, class Body>
-__global__ void __launch_bounds__(k_rows_block) channel_row_partials(ChannelRowsCut cut, Body body, Partial* partials) {
+struct GatheredPartials {
+  Partial each[V];
+
+  template <class Values, int U>
+  __device__ void add(const Body& body, const Values (&loaded)[U]) {
+#pragma unroll
+    for (int j = 0; j < V; ++j) {
+      typename Body::template Values<1> column[U];
+#pragma unroll
+      for (int i = 0; i < U; ++i)
+        column[i] = body.one(loaded[i], j);
+      body.add(each[j], column);
+    }
+  }
+  __device__ Partial of(int j) const {
+    return each[j];
+  }
+};
+/// Or what a Body has instead, a Gathered<V> with those two functions; it begins with zeros.
+template <int V, class Partial, class Body>
+struct GatheredOf {
+  using Type = GatheredPartials<V, Partial, Body>;
+};
+template <int V, class Partial, class Body>
+requires requires {
+  typename Body::template Gathered<V>;
+}
+struct GatheredOf<V, Partial, Body> {
+  using Type = typename Body::template Gathered<V>;
+};
+
+/// Of V channels the next U rows of a thread, `beside` from each other.
+template <int V, int U, class Body, class Load, class Gathered>
+__device__ void add_rows(const Body& body, const Load& load, std::int64_t row, int beside, Gathered& mine) {
+  typename Body::template Values<V> loaded[U];
+#pragma unroll
+  for (int i = 0; i < U; ++i)
+    loaded[i] = load(row + i * beside);
+  settle(body, loaded);
+  mine.add(body, loaded);
+}
+
+/// Blocks take rounds of rows in turns. They begin with the array's end, which is what was written last, so that where
+/// a walk over the array begins it was read last: both may still be in the cache.
+template <int V, class Partial, class Body>
+__global__ void __launch_bounds__(k_rows_block, blocks_at_once<Body>())
+    channel_row_partials(ChannelRowsCut cut, Body body, Partial* partials) {
   start_early();
-  using Values = typename Body::template Values<V>;
-  using Value = typename Body::template Values<1>;
+  constexpr int at_once = loads_at_once<Body>(k_rows_under_way);
   __shared__ Partial shared[V][k_rows_block];
   const int thread = static_cast<int>(threadIdx.x), lane = thread % cut.lanes, below = thread / cut.lanes;
   const int beside = k_rows_block / cut.lanes;  // rows that the block looks at together
   const std::int64_t vector = static_cast<std::int64_t>(blockIdx.x) * cut.lanes + lane;
-  const std::int64_t begin = static_cast<std::int64_t>(blockIdx.y) * cut.chunk_rows;
-  const std::int64_t end = begin + cut.chunk_rows < cut.rows ? begin + cut.chunk_rows : cut.rows;
+  const int round = k_rows_under_way * beside;
   const bool real = vector < cut.vectors;
 
-  Partial mine[V] = {};
-  const auto load = [&](std::int64_t row) {
+  typename GatheredOf<V, Partial, Body>::Type mine{};
+  const auto load = [&](std::int64_t from_end) {
+    const std::int64_t row = cut.rows - 1 - from_end;
     return body.template load<V>((row * cut.vectors + vector) * V, vector * V);
   };
-  std::int64_t row = begin + below;
-  for (; real && row + (k_rows_under_way - 1) * beside < end; row += k_rows_under_way * beside) {
-    Values loaded[k_rows_under_way];
+  std::int64_t row = static_cast<std::int64_t>(blockIdx.y) * round + below;
+  for (; real && row + round - beside < cut.rows; row += static_cast<std::int64_t>(gridDim.y) * round) {
 #pragma unroll
-    for (int i = 0; i < k_rows_under_way; ++i)
-      loaded[i] = load(row + i * beside);
-#pragma unroll
-    for (int j = 0; j < V; ++j) {
-      Value column[k_rows_under_way];
-#pragma unroll
-      for (int i = 0; i < k_rows_under_way; ++i)
-        column[i] = body.one(loaded[i], j);
-      body.add(mine[j], column);
-    }
+    for (int first = 0; first < k_rows_under_way; first += at_once)
+      add_rows<V, at_once>(body, load, row + first * beside, beside, mine);
   }
-  for (; real && row < end; row += beside) {
-    const Values loaded = load(row);
 #pragma unroll
-    for (int j = 0; j < V; ++j) {
-      const Value column[1] = {body.one(loaded, j)};
-      body.add(mine[j], column);
-    }
+  for (int i = 0; i < k_rows_under_way - 1; ++i) {
+    if (real && row + i * beside < cut.rows)
+      add_rows<V, 1>(body, load, row + i * beside, beside, mine);
   }
 #pragma unroll
   for (int j = 0; j < V; ++j)
-    shared[j][thread] = mine[j];
+    shared[j][thread] = mine.of(j);
   __syncthreads();
   for (int half = beside / 2; half > 0; half /= 2) {
     if (below < half) {

@@ -39,7 +39,7 @@ __global__ void __launch_bounds__(k_block) walk_planes(G at, Body body) {
 /// Channels that are neighbours: a thread stays with V of them and holds what is known of them in registers, of which
 /// there would otherwise be several loads an element.
 template <int V, class Body>
-__global__ void __launch_bounds__(k_rows_block) walk_rows(ChannelRowsCut cut, Body body) {
+__global__ void __launch_bounds__(k_rows_block, blocks_at_once<Body>()) walk_rows(ChannelRowsCut cut, Body body) {
   start_early();
   const int lane = static_cast<int>(threadIdx.x) % cut.lanes, beside = k_rows_block / cut.lanes;
   const std::int64_t vector = static_cast<std::int64_t>(blockIdx.x) * cut.lanes + lane;
@@ -63,14 +63,17 @@ __global__ void __launch_bounds__(k_rows_block) walk_rows(ChannelRowsCut cut, Bo
     body.store(place(row), body.template load<V>(place(row)), known);
 }
 
-/// As many rows a thread as keep a large GPU's blocks at hand, so that what is loaded of channels serves several.
+/// As many rows a thread as keep a large GPU's blocks at hand, so that what is loaded of channels serves several: whole
+/// rounds, two of them where there are blocks enough.
 inline ChannelRowsCut channel_walk_cut(std::int64_t rows, std::int64_t vectors) {
-  constexpr std::int64_t most_blocks = 4096, enough_blocks = 512, worth_while = 4;
+  constexpr std::int64_t most_blocks = 4096, enough_blocks = 768, round = k_rows_under_way;
   ChannelRowsCut cut{vectors, rows, 0, channel_lanes(vectors), 1};
   const std::int64_t beside = k_rows_block / cut.lanes;
-  const std::int64_t rounds = (rows + beside - 1) / beside, blocks = rounds * cut.groups();
-  const std::int64_t each = std::max(
-      (blocks + most_blocks - 1) / most_blocks, std::clamp<std::int64_t>(blocks / enough_blocks, 1, worth_while));
+  const std::int64_t blocks = (rows + beside - 1) / beside * cut.groups();
+  std::int64_t each = std::clamp<std::int64_t>(blocks / enough_blocks, 1, 2 * round);
+  each = each < round ? each : each / round * round;
+  if (each * most_blocks < blocks)
+    each = (blocks + most_blocks * round - 1) / (most_blocks * round) * round;
   cut.chunk_rows = each * beside;
   cut.chunks = static_cast<int>((rows + cut.chunk_rows - 1) / cut.chunk_rows);
   return cut;

@@ -203,6 +203,7 @@ bool batch_norm_in_vectors(const KernelCall& call);
 bool batch_norm_backward_in_vectors(const KernelCall& call);
 void batch_norm_relu_cpu(const KernelCall& call);
 void batch_norm_relu_backward_cpu(const KernelCall& call);
+void batch_norm_add_relu_backward_cpu(const KernelCall& call);
 void batch_norm_gpu(const KernelCall& call);
 void batch_norm_backward_gpu(const KernelCall& call);
 

@@ -99,6 +99,25 @@ Specs batch_norm_relu_backward_infer(
   return batch_norm_backward_infer(op, inputs.first(5), attributes);
 }
 
+// The result and maybe a second head; the gradient of what was added beside the others.
+Specs batch_norm_add_relu_backward_infer(
+    const Operator& op, std::span<const ArraySpec> inputs, const Attributes& attributes) {
+  Specs made = batch_norm_backward_infer(op, inputs.first(5), attributes);
+  const ArraySpec& x = inputs[1];
+  detail::check_like(op.name, "the result", inputs[5], x.shape, x.dtype);
+  if (inputs.size() == 7)
+    detail::check_like(op.name, "the second gradient", inputs[6], x.shape, x.dtype);
+  made.push_back(x);
+  return made;
+}
+
+bool batch_norm_add_relu_backward_normalise(const RawCall& call, NormalCall& normal) {
+  require<ValueError>(call.inputs.size() == 6 || call.inputs.size() == 7, [&] {
+    return message("batch_norm_add_relu_backward: takes six inputs, or seven, not ", call.inputs.size());
+  });
+  return normalise_axis<BatchNormAttributes, 1>(call, normal);
+}
+
 bool batch_norm_relu_normalise(const RawCall& call, NormalCall& normal) {
   require<ValueError>(call.inputs.size() == 5 || call.inputs.size() == 6, [&] {
     return message("batch_norm_relu: takes five inputs, or six, not ", call.inputs.size());
@@ -224,6 +243,16 @@ const Operator batch_norm_relu_backward_op{
     .kernels = {on_cpu(batch_norm_relu_backward_cpu), on_gpu(SLUICE_GPU_KERNEL(batch_norm_backward_gpu))},
     .order = batch_norm_order<1>,
 };
+const Operator batch_norm_add_relu_backward_op{
+    .name = "batch_norm_add_relu_backward",
+    .inputs = -1,
+    .outputs = 4,
+    .attributes = &attribute_type<BatchNormAttributes>,
+    .normalise = batch_norm_add_relu_backward_normalise,
+    .infer = batch_norm_add_relu_backward_infer,
+    .kernels = {on_cpu(batch_norm_add_relu_backward_cpu), on_gpu(SLUICE_GPU_KERNEL(batch_norm_backward_gpu))},
+    .order = batch_norm_order<1>,
+};
 const Operator batch_norm_op{
     .name = "batch_norm",
     .inputs = 5,
@@ -269,6 +298,7 @@ OperatorList norm_operators() noexcept {
       &batch_norm_backward_op,
       &batch_norm_relu_op,
       &batch_norm_relu_backward_op,
+      &batch_norm_add_relu_backward_op,
       &batch_norm_fold_op,
       &layer_norm_op,
       &layer_norm_backward_op,

@@ -38,6 +38,10 @@ extern const Operator batch_norm_backward_op;
 extern const Operator batch_norm_relu_op;
 /// batch_norm_backward of dy where the relu let it through, with beta as sixth input; of what had no r.
 extern const Operator batch_norm_relu_backward_op;
+/// The gradients of relu(batch_norm(x, ..) + r), of inputs dy, x, gamma, mean, 1 / std, the result y and maybe a second
+/// head, which is added to dy and rounded first: of x, gamma and beta as batch_norm_backward gives them, and of r,
+/// which is dy where the relu let it through, as large as x.
+extern const Operator batch_norm_add_relu_backward_op;
 /// Of gamma, beta, running_mean, running_var and maybe a bias in front: scale and shift, so that batch_norm_predict of
 /// x + bias is x * scale + shift. Two results of float32, of float64 parameters float64.
 extern const Operator batch_norm_fold_op;

@@ -27,10 +27,64 @@ struct ChannelMoments {
   }
 };
 
+/// What a thread gathers of V channels: sums of distances from a shift and of their squares. The shift is the mean of
+/// the channel's first rows here, so that what cancels in the end is little beside the squares themselves, and nothing
+/// of equal numbers; 0 where that is no number.
+template <class T, int V>
+struct ShiftedMoments {
+  using Acc = Compute<T>;
+  Acc shift[V], sum[V], squares[V];
+  Acc count;
+
+  template <int U>
+  static __device__ Acc shift_of(const Neighbours<T, V> (&loaded)[U], int j) {
+    Acc parts[U];
+#pragma unroll
+    for (int i = 0; i < U; ++i)
+      parts[i] = static_cast<Acc>(loaded[i].at[j]) * (Acc(1) / Acc(U));
+#pragma unroll
+    for (int step = 1; step < U; step *= 2) {
+#pragma unroll
+      for (int i = 0; i + step < U; i += 2 * step)
+        parts[i] += parts[i + step];
+    }
+    return parts[0] - parts[0] == Acc(0) ? parts[0] : Acc(0);
+  }
+  template <class Body, int U>
+  __device__ void add(const Body&, const Neighbours<T, V> (&loaded)[U]) {
+    if (count == Acc(0)) {
+#pragma unroll
+      for (int j = 0; j < V; ++j)
+        shift[j] = shift_of(loaded, j);
+    }
+    count += Acc(U);
+#pragma unroll
+    for (int i = 0; i < U; ++i) {
+#pragma unroll
+      for (int j = 0; j < V; ++j) {
+        const Acc distance = static_cast<Acc>(loaded[i].at[j]) - shift[j];
+        sum[j] += distance;
+        squares[j] += distance * distance;
+      }
+    }
+  }
+  __device__ ChannelMoments<Acc> of(int j) const {
+    if (count == Acc(0))
+      return {};
+    const Acc mean = sum[j] / count;
+    Acc around = squares[j] - sum[j] * mean;
+    if (around != around && sum[j] - sum[j] == Acc(0))  // both do not fit
+      around = squares[j];
+    return {count, shift[j] + mean, around < Acc(0) ? Acc(0) : around};  // what is not a number stays
+  }
+};
+
 template <class T>
 struct AddToMoments {
   template <int V>
   using Values = Neighbours<T, V>;
+  template <int V>
+  using Gathered = ShiftedMoments<T, V>;
   const T* x;
   template <int V>
   __device__ Values<V> load(std::int64_t offset, std::int64_t) const {
@@ -86,15 +140,16 @@ __global__ void use_running(std::int64_t channels, BatchNormChannel<Acc> channel
     channel.finish(c, Acc(0), Acc(0), Acc(0));
 }
 
-/// Normalised elements and what follows, each rounded as an operator of its own would: a sum, if there is something to
-/// add, and relu.
-template <class T>
+enum class Behind { nothing, relu, sum_and_relu };
+
+/// Normalised elements and what follows, each rounded as an operator of its own would.
+template <class T, Behind behind>
 struct Normalise {
+  static constexpr int k_blocks_at_once = 3;
   using Acc = Compute<T>;
   const T *x, *residual;
   T* y;
   const Acc *mean, *scale, *shift;
-  bool relu;
 
   template <int V>
   struct Values {
@@ -112,7 +167,7 @@ struct Normalise {
   __device__ Values<V> load(std::int64_t offset) const {
     Values<V> values;
     values.x = *reinterpret_cast<const Neighbours<T, V>*>(x + offset);
-    if (residual != nullptr)
+    if constexpr (behind == Behind::sum_and_relu)
       values.residual = *reinterpret_cast<const Neighbours<T, V>*>(residual + offset);
     return values;
   }
@@ -122,9 +177,9 @@ struct Normalise {
 #pragma unroll
     for (int j = 0; j < V; ++j) {
       made.at[j] = normalised<T>(static_cast<Acc>(values.x.at[j]) - known.mean[j], known.scale[j], known.shift[j]);
-      if (residual != nullptr)
+      if constexpr (behind == Behind::sum_and_relu)
         made.at[j] = T(static_cast<Acc>(made.at[j]) + static_cast<Acc>(values.residual.at[j]));
-      if (relu && static_cast<Acc>(made.at[j]) <= Acc(0))
+      if (behind != Behind::nothing && static_cast<Acc>(made.at[j]) <= Acc(0))
         made.at[j] = T(Acc(0));
     }
     *reinterpret_cast<Neighbours<T, V>*>(y + offset) = made;
@@ -152,12 +207,20 @@ void forward(const KernelCall& call) {
         view.channels, channel);
     check_early_launch("batch_norm", stream);
   }
-  walk_channels<k_neighbours<T>>(
-      view,
-      aligned_for_vectors(x, y, residual),
-      stream,
-      "batch_norm",
-      Normalise<T>{x, residual, y, channel.mean, channel.scale, channel.shift, &call.op == &batch_norm_relu_op});
+  const auto normalise = [&]<Behind behind>() {
+    walk_channels<k_neighbours<T>>(
+        view,
+        aligned_for_vectors(x, y, residual),
+        stream,
+        "batch_norm",
+        Normalise<T, behind>{x, residual, y, channel.mean, channel.scale, channel.shift});
+  };
+  if (&call.op != &batch_norm_relu_op)
+    normalise.template operator()<Behind::nothing>();
+  else if (residual == nullptr)
+    normalise.template operator()<Behind::relu>();
+  else
+    normalise.template operator()<Behind::sum_and_relu>();
 }
 
 }  // namespace

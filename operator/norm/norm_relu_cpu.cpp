@@ -67,4 +67,25 @@ void batch_norm_relu_backward_cpu(const KernelCall& call) {
   batch_norm_backward_cpu(norm);
 }
 
+void batch_norm_add_relu_backward_cpu(const KernelCall& call) {
+  by_floating(call.inputs[1].dtype, [&]<class T>() {
+    using Acc = Compute<T>;
+    const T *dy = call.inputs[0].as<const T>(), *y = call.inputs[5].as<const T>();
+    const T* other = call.inputs.size() > 6 ? call.inputs[6].as<const T>() : nullptr;
+    T* passed = call.outputs[3].as<T>();
+    parallel_for(call.outputs[3].size, k_grain, [=](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t i = begin; i < end; ++i) {
+        const T head = other == nullptr ? dy[i] : T(static_cast<Acc>(dy[i]) + static_cast<Acc>(other[i]));
+        passed[i] = static_cast<Acc>(y[i]) <= Acc(0) ? T(Acc(0)) : head;
+      }
+    });
+  });
+  std::vector<TensorView> inputs(call.inputs.begin(), call.inputs.begin() + 5);
+  inputs[0] = call.outputs[3];
+  KernelCall norm = call;
+  norm.inputs = inputs;
+  norm.outputs = call.outputs.first(3);
+  batch_norm_backward_cpu(norm);
+}
+
 }  // namespace sluice::detail

@@ -122,11 +122,21 @@ Ordering ordering_of(const NDArray& x, const Shape& axes, SourceLocation site) {
 // Between a and b in proportion, less than all of it and more than nothing, of halves of the distance; exact where they
 // are alike, infinite ones too. Half of what lies between them fits where all of it does not.
 NDArray between(const NDArray& a, const NDArray& b, const NDArray& made, const NDArray& half) {
-  return where(a == b, a, where(isfinite(half), made, a + b));
+  return where(isfinite(half), made, where(a == b, a, a + b));
+}
+
+// The middle is rounded once.
+NDArray made_between(const NDArray& a, const NDArray& b, const NDArray& half, double part) {
+  if (part == 0.5)
+    return a * 0.5 + b * 0.5;
+  return part < 0.5 ? a + half * (2 * part) : b - half * (2 * (1 - part));
 }
 
 NDArray at_part(const Ordering& o, double q, SourceLocation site) {
-  const auto entry = [&](std::int64_t i) { return o.sorted.slice(o.along, i, i + 1, 1, site); };
+  const DType dtype = o.sorted.dtype();
+  const auto entry = [&](std::int64_t i) {
+    return o.sorted.slice(o.along, i, i + 1, 1, site).astype(detail::wide_type(dtype), site);
+  };
   const double place = q * static_cast<double>(o.n - 1);
   const auto below = std::min(static_cast<std::int64_t>(place), o.n - 1);
   const NDArray a = entry(below), last = entry(o.n - 1).detach();
@@ -135,9 +145,9 @@ NDArray at_part(const Ordering& o, double q, SourceLocation site) {
   NDArray y = a;
   if (part > 0 && below + 1 < o.n) {
     const NDArray b = entry(below + 1), half = b * 0.5 - a * 0.5;
-    y = between(a, b, part < 0.5 ? a + half * (2 * part) : b - half * (2 * (1 - part)), half);
+    y = between(a, b, made_between(a, b, half, part), half);
   }
-  return where(isnan(last, site), last, y, site);
+  return where(isnan(last, site), last, y, site).astype(dtype, site);
 }
 
 // NaNs stand behind all others: a row ends in front of them.
@@ -152,7 +162,8 @@ NDArray at_part_of_numbers(const Ordering& o, double q, SourceLocation site) {
   };
   const NDArray a = entry(below), b = entry(above), half = b * 0.5 - a * 0.5;
   const NDArray part = (place - floor_of).astype(a.dtype(), site);
-  const NDArray made = where(part < 0.5, a + half * (part * 2), b - half * ((1 - part) * 2), site);
+  const NDArray beside = where(part < 0.5, a + half * (part * 2), b - half * ((1 - part) * 2), site);
+  const NDArray made = where(part == 0.5, a * 0.5 + b * 0.5, beside, site);
   return where(part == 0, a, between(a, b, made, half), site).astype(dtype, site);
 }
 

@@ -38,7 +38,9 @@ Specs infer_adaptive(const Operator& op, std::span<const ArraySpec> inputs, cons
   require<DTypeError>(
       is_floating(x.dtype), [&] { return message(op.name, ": no kernel for ", x.dtype, " on ", x.device); });
   detail::pool_geometry(op.name, x.shape, whole_plane());
-  return {{{x.shape[0], x.shape[1], size[0], size[1]}, x.dtype, x.device}};
+  const Shape y{x.shape[0], x.shape[1], size[0], size[1]};
+  y.size();  // says that it fits
+  return {{y, x.dtype, x.device}};
 }
 
 /// The windows of one axis.
@@ -47,11 +49,10 @@ struct Windows {
   bool even() const noexcept { return in % out == 0; }
   std::int64_t begin(std::int64_t i) const noexcept { return i * in / out; }
   std::int64_t end(std::int64_t i) const noexcept { return ((i + 1) * in + out - 1) / out; }
+  /// in / out and what is left of it, which ends on borders alone where it divides `out`.
   std::int64_t longest() const noexcept {
-    std::int64_t most = 1;
-    for (std::int64_t i = 0; i < out; ++i)
-      most = std::max(most, end(i) - begin(i));
-    return most;
+    const std::int64_t left = in % out;
+    return in / out + (left == 0 ? 0 : out % left == 0 ? 1 : 2);
   }
 };
 

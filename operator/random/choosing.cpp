@@ -38,11 +38,10 @@ struct PermutationAttributes {
 };
 
 // As many entries as sort() tells apart.
-void check_entries(std::int64_t n) {
-  require<ValueError>(n >= 0, [&] { return message("random::permutation: ", n, " is negative"); });
-  require<UnsupportedError>(n < std::int64_t{1} << 32, [&] {
-    return message("random::permutation: of ", n, " entries; fewer than 2^32 are possible");
-  });
+void check_entries(std::int64_t n, const char* op = "random::permutation") {
+  require<ValueError>(n >= 0, [&] { return message(op, ": ", n, " is negative"); });
+  require<UnsupportedError>(
+      n < std::int64_t{1} << 32, [&] { return message(op, ": of ", n, " entries; fewer than 2^32 are possible"); });
 }
 
 Specs infer_permutation(const Operator& op, std::span<const ArraySpec> inputs, const Attributes& attributes) {
@@ -113,6 +112,8 @@ Specs infer_choice(const Operator& op, std::span<const ArraySpec> inputs, const 
       n >= 1 || (n == 0 && draws == 0), [&] { return message("random::choice: of ", n, " there is none to choose"); });
   require<ValueError>(
       a.replace || draws <= n, [&] { return message("random::choice: ", draws, " of ", n, " without replacement"); });
+  if (!a.replace)
+    check_entries(n, "random::choice");
   return {{a.shape, int64, inputs.empty() ? a.device : inputs[0].device}};
 }
 
@@ -172,6 +173,7 @@ Specs infer_multinomial(const Operator& op, std::span<const ArraySpec> inputs, c
 Arrays counted(std::span<const NDArray> inputs, const Attributes& attributes, SourceLocation site) {
   const std::int64_t n = attributes.as<MultinomialAttributes>().n;
   const NDArray& weights = inputs[0];
+  infer_multinomial(k_sample_multinomial, detail::specs_of(inputs), attributes);  // compositions come before it
   const Shape shape = weights.shape();
   const std::int64_t categories = shape[shape.ndim() - 1], rows = shape.size() / categories;
   const NDArray row = arange(0, static_cast<double>(rows), 1, {.dtype = int64, .device = weights.device()}, site);

@@ -22,6 +22,7 @@ class Kernels {
     walks();
     rows();
     channels();
+    residuals();
     windows();
     numbers();
     steps();
@@ -193,6 +194,32 @@ class Kernels {
     groups(x, head);
     gradient(
         "batch-norm-backward", x, head, 5, [&](const NDArray& v) { return batch_norm(v, gamma, beta, mean, var); });
+  }
+
+  // Batch norms of ResNet-50's stages, channels as neighbours; the gradient of one with a sum and a relu behind it in
+  // one call and in three.
+  void residuals() {
+    for (const std::int64_t channels : {256, 512, 1024, 2048}) {
+      const std::int64_t side = small_ ? 2 : 56 * 256 / channels, batch = small_ ? 2 : device_.is_gpu() ? 256 : 4;
+      const auto last = [&] { return drawn({batch, side, side, channels}).transpose({0, 3, 1, 2}); };
+      const NDArray x = last(), a = last(), b = last(), y = relu(last());
+      const ArrayOptions there{.device = device_};
+      const NDArray one = ones({channels}, there), zero = zeros({channels}, there), mean = zeros({channels}, there);
+      const auto call = [](const char* name, const Arrays& inputs) {
+        const Operator& op = *find_operator(name);
+        return invoke(op, inputs, parse_attributes(op, ""), {});
+      };
+      const auto of = [&](const char* what) { return message(what, "-last-", channels); };
+      rate(of("batch-norm"), x, 3, [&] { return call("batch_norm", {x, one, zero, mean.copy(), one.copy()})[0]; });
+      rate(of("batch-norm-backward"), x, 5, [&] { return call("batch_norm_backward", {a, x, one, zero, one})[0]; });
+      rate(of("residual-backward"), x, 8, [&] {
+        return call("batch_norm_add_relu_backward", {a, x, one, zero, one, y, b})[0];
+      });
+      rate(of("residual-backward-apart"), x, 11, [&] {
+        const NDArray sum = a + b, passed = call("relu_backward", {sum, sum, y})[0];
+        return call("batch_norm_backward", {passed, x, one, zero, one})[0];
+      });
+    }
   }
 
   void windows() {

@@ -51,6 +51,20 @@ inline void add_norm_gradients(std::vector<PlainCase>& cases) {
   for (int i = 0; i < 4; ++i)
     inputs.push_back({{3}, std::nullopt});
   cases.push_back({"batch_norm_relu_backward", inputs, relu, 0.5, 2});
+  for (const bool two : {false, true}) {
+    const auto sum = [=](const Arrays& in, DType dtype) {
+      const DType wide = dtype == float64 ? float64 : float32;
+      const Operator& found = *find_operator("batch_norm_add_relu_backward");
+      Arrays given{in[0], in[1], in[4], in[5].astype(wide), in[6].astype(wide), in[2] - 1};
+      if (two)
+        given.push_back(in[3]);
+      return invoke(found, given, parse_attributes(found, ""), SourceLocation::current());
+    };
+    std::vector<std::pair<Shape, std::optional<DType>>> each = alike(4, {2, 3, 2, 4});
+    for (int i = 0; i < 3; ++i)
+      each.push_back({{3}, std::nullopt});
+    cases.push_back({"batch_norm_add_relu_backward", each, sum, 0.5, 2});
+  }
 }
 
 inline void add_orders(std::vector<PlainCase>& cases) {

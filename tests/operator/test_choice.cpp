@@ -85,6 +85,14 @@ TEST_CASE("What has no weight is never drawn: -1 where nothing else is left", "[
   CHECK_THROWS_AS(random::choice(ones({3, 2}), {1}), ShapeError);
   CHECK_THROWS_AS(random::choice(ones({3}).astype(int32), {1}), DTypeError);
   CHECK_THROWS_AS(random::choice(zeros({0}), {1}), ValueError);
+  // Weights whose memory is never asked for.
+  const NDArray many = ones({1}).broadcast_to({std::int64_t{1} << 32});
+  CHECK_THROWS_AS(random::choice(many, {1}, false), UnsupportedError);
+  for (const Shape& shape : {Shape{0}, Shape{3, 0}, Shape{}}) {
+    CHECK_THROWS_AS(random::multinomial(5, zeros(shape)), ShapeError);
+    CHECK_THROWS_AS(call("sample_multinomial", {zeros(shape)}, "n=5"), ShapeError);
+  }
+  CHECK(random::multinomial(5, zeros({0, 3})).shape() == Shape{0, 3});
 }
 
 TEST_CASE("Choices, orders and counts are operators by name", "[random][choice]") {

@@ -148,6 +148,27 @@ TEST_CASE("Quantiles without NaNs are NaN of NaNs alone, and have their entries'
   }
 }
 
+TEST_CASE("Entries that tie share the gradient; half types are rounded once", "[operator][quantile]") {
+  NDArray x = array<double>({0, 2, 2, 7, k_nan});
+  x.attach_grad();
+  const auto gradient_of = [&](const auto& f) {
+    {
+      const autograd::RecordScope record;
+      f().backward();
+    }
+    return x.grad().template to_vector<double>();
+  };
+  CHECK(gradient_of([&] { return nanmedian(x); }) == Numbers{0, 0.5, 0.5, 0, 0});
+  CHECK(gradient_of([&] { return median(x.slice(0, 0, 4)); }) == Numbers{0, 0.5, 0.5, 0, 0});
+  CHECK(median(array<float>({-1.0000001F, 1})).item<float>() == -0x1p-24F);
+  for (const DType dtype : {float16, bfloat16}) {
+    const NDArray halves = random_array({200, 2}, 5, -2, 2, dtype);
+    const NDArray wanted = median(halves.astype(float64), {1}).astype(dtype);
+    CHECK(median(halves, {1}).astype(float64).to_vector<double>() == wanted.astype(float64).to_vector<double>());
+    CHECK(nanmedian(halves, {1}).astype(float64).to_vector<double>() == wanted.astype(float64).to_vector<double>());
+  }
+}
+
 TEST_CASE("Quantiles are in graphs what they are by hand, and refuse what has no entries", "[operator][quantile]") {
   const NDArray x = random_array({3, 4, 5}, 4);
   for (const Shape& axes : {Shape{1}, Shape{1, 2}, Shape{0, 1}, Shape{}}) {

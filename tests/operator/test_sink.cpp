@@ -86,6 +86,7 @@ void call_what_plans_call(const NDArray& a) {
   const char* const how = "eps=0.001, momentum=0.9, axis=1, fix_gamma=false, batch_stats=true";
   call("batch_norm_relu", {image, three, three, three.copy(), three.copy(), image}, how);
   call("batch_norm_relu_backward", {image, image, three, three, three, three}, how);
+  call("batch_norm_add_relu_backward", {image, image, three, three, three, image, image}, how);
   call("batch_norm_fold", {ones({3}), ones({3}), ones({3}), ones({3})}, "eps=0.001, fix_gamma=false");
 }
 

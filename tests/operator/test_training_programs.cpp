@@ -125,7 +125,7 @@ class Run {
     if (draw(4) == 0)
       known_.push_back(norm.made[0]);
     known_.push_back(y);
-    if (form < 2)
+    if (form == 1)
       return;
     norm.y = y;
     norms_.push_back(norm);
@@ -133,7 +133,7 @@ class Run {
 
   void batch_norm_backward() {
     const Norm norm = norms_[draw(norms_.size())];
-    const NDArray head = pick() * 0.5;
+    const NDArray head = draw(2) == 0 ? pick() * 0.5 : pick() + pick();
     if (draw(4) == 0)
       write({norm.x, norm.y});
     const NDArray masked = call("relu_backward", {head, head, norm.y})[0];
@@ -233,7 +233,11 @@ TEST_CASE("Random programs of norms, losses and writes in place are the same in 
   for (unsigned seed = 0; seed < 120; ++seed)
     check_program(seed, gpu(), counts);
   for (const char* const made :
-       {"batch_norm_relu", "batch_norm_relu_backward", "softmax_cross_entropy_both", "layer_norm to halves"}) {
+       {"batch_norm_relu",
+        "batch_norm_relu_backward",
+        "batch_norm_add_relu_backward",
+        "softmax_cross_entropy_both",
+        "layer_norm to halves"}) {
     CAPTURE(made);
     CHECK(counts[made] > 20);
   }
