@@ -14,6 +14,7 @@
 
 #include "tests/operator/random_program.h"
 #include "tests/support/catch.h"
+#include "tests/support/compare.h"
 
 using namespace sluice;
 using namespace sluice::test;
