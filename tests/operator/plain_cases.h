@@ -210,7 +210,8 @@ inline void add_sources(std::vector<PlainCase>& cases) {
   add("random_poisson", [](const ArrayOptions& as) { return random::poisson(20, {7, 5}, as); });
   add("words", [](const ArrayOptions& as) {
     const NDArray to = empty({3}, as);
-    sluice::detail::write_words({0, 1, -1}, to, SourceLocation::current());
+    constexpr std::int64_t words[] = {0, 1, -1};
+    sluice::detail::write_words(words, to, SourceLocation::current());
     return to;
   });
 }
