@@ -63,18 +63,12 @@ bool join_neighbours(
   return vectors != nullptr;
 }
 template <class T>
-bool join_rows(
-    const SumOf<T>&, const T* x, std::int64_t step, std::int64_t rows, std::int64_t n, Accumulator<T>* to) noexcept
+bool join_neighbours(const SumOf<T>&, const T* x, std::int64_t n, Accumulator<T>* to) noexcept
     requires(!std::is_integral_v<T>) {
   const simd::ColumnSums<T> add = simd::column_sums<T>();
   if (add != nullptr)
-    add(x, step, rows, n, to);
+    add(x, n, to);
   return add != nullptr;
-}
-template <class T>
-bool join_neighbours(const SumOf<T>& op, const T* x, std::int64_t n, Accumulator<T>* to) noexcept
-    requires(!std::is_integral_v<T>) {
-  return join_rows(op, x, n, 1, n, to);
 }
 template <class T>
 bool join_neighbours(const ExponentialsOf<T>&, const float* x, std::int64_t n, Exponentials<float>* to) noexcept {

@@ -121,23 +121,6 @@ class TileCascade {
     if (++rows_ == k_block_rows)
       close_block();
   }
-  /// Some, `step` apart: as one after the other.
-  template <class T>
-  void add_rows(const T* x, std::int64_t step, std::int64_t count) noexcept {
-    for (std::int64_t i = 0; i < count;) {
-      if constexpr (requires { join_rows(op_, x, step, count, width_, block_); }) {
-        const std::int64_t some = std::min<std::int64_t>(count - i, k_block_rows - rows_);
-        if (rows_ > 0 && join_rows(op_, x + i * step, step, some, width_, block_)) {
-          i += some;
-          rows_ += static_cast<int>(some);
-          if (rows_ == k_block_rows)
-            close_block();
-          continue;
-        }
-      }
-      add_row(x + i++ * step);
-    }
-  }
   /// Joins all rows into `to`.
   void total(Acc* to) noexcept {
     if (rows_ > 0)

@@ -167,8 +167,6 @@ class ColumnSums {
 
  private:
   void add_rows(std::int64_t from, const StridedRun<1>& run, std::int64_t columns) {
-    if (!reader_.is_made() && blocks_.size() == 1)
-      return blocks_[0].add_rows(reader_.at(from + run.offset[0], columns, columns), run.step[0], run.count);
     for (std::int64_t i = 0; i < run.count; ++i) {
       const std::int64_t rest = run.step[0] == columns ? (run.count - i) * columns : columns;
       const T* const row = reader_.at(from + run.offset[0] + i * run.step[0], columns, rest);

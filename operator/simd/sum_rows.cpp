@@ -114,47 +114,16 @@ void sums(const T* x, std::int64_t n, std::int64_t block, RowTotal<T>* to) {
     *to++ = sum<kind>(x + i, std::min(block, n - i));
 }
 
-/// What is added to some columns stays in registers over some rows. Rows lie apart, so that nobody else asks for those
-/// that come next.
 template <class T>
-HWY_INLINE void add_some(
-    const T* x, std::int64_t step, std::int64_t rows, std::int64_t n, RowTotal<T>* HWY_RESTRICT to) {
+void add(const T* x, std::int64_t n, RowTotal<T>* HWY_RESTRICT to) {
   using D = hn::ScalableTag<RowTotal<T>>;
   const D d;
-  constexpr std::int64_t k_step = hn::MaxLanes(D{}), k_beside = 4;
-  constexpr auto k_line = static_cast<std::int64_t>(64 / sizeof(T));
-  const T* const next = x + rows * step;
+  constexpr std::int64_t k_step = hn::MaxLanes(D{});
   std::int64_t i = 0;
-  for (; i + k_beside * k_step <= n; i += k_beside * k_step) {
-    hn::Vec<D> sums[k_beside];
-    for (std::int64_t k = 0; k < k_beside; ++k)
-      sums[k] = hn::LoadU(d, to + i + k * k_step);
-    for (std::int64_t row = 0; row < rows; ++row) {
-      for (std::int64_t j = 0; j < k_beside * k_step; j += k_line)
-        __builtin_prefetch(next + row * step + i + j);
-      for (std::int64_t k = 0; k < k_beside; ++k)
-        sums[k] = hn::Add(sums[k], terms_at(d, x + row * step + i + k * k_step));
-    }
-    for (std::int64_t k = 0; k < k_beside; ++k)
-      hn::StoreU(sums[k], d, to + i + k * k_step);
-  }
-  for (; i + k_step <= n; i += k_step) {
-    auto sum = hn::LoadU(d, to + i);
-    for (std::int64_t row = 0; row < rows; ++row)
-      sum = hn::Add(sum, terms_at(d, x + row * step + i));
-    hn::StoreU(sum, d, to + i);
-  }
-  for (; i < n; ++i) {
-    for (std::int64_t row = 0; row < rows; ++row)
-      to[i] += static_cast<RowTotal<T>>(x[row * step + i]);
-  }
-}
-
-template <class T>
-void add(const T* x, std::int64_t step, std::int64_t rows, std::int64_t n, RowTotal<T>* to) {
-  constexpr std::int64_t k_together = 8;
-  for (std::int64_t row = 0; row < rows; row += k_together)
-    add_some(x + row * step, step, std::min(k_together, rows - row), n, to);
+  for (; i + k_step <= n; i += k_step)
+    hn::StoreU(hn::Add(hn::LoadU(d, to + i), terms_at(d, x + i)), d, to + i);
+  for (; i < n; ++i)
+    to[i] += static_cast<RowTotal<T>>(x[i]);
 }
 
 template <class T>

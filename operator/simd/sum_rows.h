@@ -24,10 +24,9 @@ using RowSums = void (*)(const T* x, std::int64_t n, std::int64_t block, RowTota
 template <class T>
 RowSums<T> row_sums(RowSum kind) noexcept;
 
-/// to += x, of n neighbours in each of some rows, `step` apart: row by row, so that it is no matter how many come at
-/// once.
+/// to += x, of n neighbours.
 template <class T>
-using ColumnSums = void (*)(const T* x, std::int64_t step, std::int64_t rows, std::int64_t n, RowTotal<T>* to);
+using ColumnSums = void (*)(const T* x, std::int64_t n, RowTotal<T>* to);
 
 /// Null if there are no vectors.
 template <class T>

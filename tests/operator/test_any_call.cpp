@@ -5,6 +5,7 @@
 #include <iterator>
 #include <optional>
 #include <random>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -148,9 +149,10 @@ TEST_CASE("Any operator called by name with any inputs and attributes runs or th
 }
 
 TEST_CASE("Compositions of any number of inputs refuse none at all") {
+  const std::set<std::string> of_none = {"meshgrid", "random_permutation"};  // no arrays; of numbers up to n
   std::size_t tried = 0;
   for (const Operator* op : operators()) {
-    if (op->inputs >= 0 || op->composition == nullptr || op->infer == nullptr)
+    if (op->inputs >= 0 || op->composition == nullptr || op->infer == nullptr || of_none.count(op->name) > 0)
       continue;
     CAPTURE(op->name);
     CHECK_THROWS_AS(invoke(*op, std::span<const NDArray>{}, make_attributes(*op, {}), {}), Error);

@@ -55,6 +55,14 @@ const std::vector<Refusal> k_refusals = {
     {"nanm", "nothing to reduce"},
     {"ptp", "nothing to reduce"},
     {"quantile", "no entries along axis"},
+    {"percentile", "no entries along axis"},
+    {"median", "no entries along axis"},
+    {"nanquantile", "no entries along axis"},
+    {"nanpercentile", "no entries along axis"},
+    {"nanmedian", "no entries along axis"},
+    {"nanarg", "nothing to reduce"},
+    {"random_choice", "there is none to choose"},
+    {"sample_multinomial", "have no categories"},
     {"sample_categorical", "have no categories"},
     {"pad with ", "has no entries"},
     // A window reaches beyond padding, a sample lies between pixels, a network makes a step.
@@ -66,6 +74,7 @@ const std::vector<Refusal> k_refusals = {
     {"avg_pool", "must have 1 to 2^31 - 1 elements"},
     {"lp_pool", "must have 1 to 2^31 - 1 elements"},
     {"adaptive_", "must have 1 to 2^31 - 1 elements"},
+    {"adaptive_", "has nothing along axis"},
     {"roi_align", "of at least a pixel"},
     {"grid_sample", "of at least a pixel"},
     {"upsampling", "of at least a pixel"},
@@ -79,7 +88,7 @@ const std::vector<Refusal> k_refusals = {
 };
 
 // Results as long as the shorter one of two extents, or as a range that is clipped: they do not grow evenly from 0 on.
-const std::vector<std::string> k_clipped = {"slice", "diagonal"};
+const std::vector<std::string> k_clipped = {"slice", "diag"};
 
 bool begins(const std::string& name, const std::string& with) {
   return name.compare(0, with.size(), with) == 0;
