@@ -151,26 +151,6 @@ NDArray imdecode(std::span<const std::uint8_t> bytes, const DecodeOptions& optio
   });
 }
 
-std::vector<std::uint8_t> read_encoded(const std::filesystem::path& path, std::size_t most) {
-  const auto fail = [&](const std::string& what) { throw FileError(message(path.string(), ": ", what)); };
-  std::error_code ignored;
-  if (!std::filesystem::exists(path, ignored))
-    fail("there is no such file");
-  if (!std::filesystem::is_regular_file(path, ignored))
-    fail("it is not a regular file");
-  std::ifstream file(path, std::ios::binary | std::ios::ate);
-  if (!file)
-    fail("it cannot be opened for reading");
-  const auto size = static_cast<std::uint64_t>(std::max<std::streamoff>(file.tellg(), 0));
-  if (size > most)
-    fail(message(size, " bytes are more than the limit of ", most));
-  std::vector<std::uint8_t> bytes(size);
-  file.seekg(0);
-  if (size > 0 && !file.read(reinterpret_cast<char*>(bytes.data()), static_cast<std::streamsize>(size)))
-    fail("reading it failed");
-  return bytes;
-}
-
 NDArray imread(const std::filesystem::path& path, const DecodeOptions& options, SourceLocation site) {
   return sluice::detail::located(
       site, [&] { return decoded(read_encoded(path, options.most_bytes), options, path.string(), site); });

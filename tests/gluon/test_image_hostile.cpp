@@ -1,5 +1,9 @@
 #include <fstream>
 #include <random>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
 
 #include <zlib.h>
 
@@ -146,9 +150,49 @@ TEST_CASE("an image file cut short anywhere is a FileError", "[gluon][image]") {
   check_complaint(ended, "premature end of data segment");
   check_complaint({}, "empty");
   check_complaint({'G', 'I', 'F', '8', '9', 'a'}, "neither JPEG nor PNG");
-  TemporaryFolder folder;
-  CHECK_THROWS_AS(image::imread(folder / "absent.png"), FileError);
-  CHECK_THROWS_AS(image::imread(folder.path()), FileError);
+}
+
+TEST_CASE("what is no file of bytes is said so, and nobody waits for a pipe's other end", "[gluon][image]") {
+  const TemporaryFolder folder;
+  const auto refused = [](const std::filesystem::path& path, std::size_t most = 1 << 10) {
+    try {
+      image::read_encoded(path, most);
+    } catch (const FileError& error) {
+      CHECK(error.message().find(path.string() + ": ") == 0);
+      return error.message().substr(path.string().size() + 2);
+    }
+    return std::string();
+  };
+  CHECK(refused(folder / "absent.png") == "there is no such file");
+  CHECK(refused(folder.path()) == "it is not a regular file");
+  REQUIRE(mkfifo((folder / "pipe.png").c_str(), 0600) == 0);
+  CHECK(refused(folder / "pipe.png") == "it is not a regular file");
+  sockaddr_un address{.sun_family = AF_UNIX};
+  const std::string name = (folder / "s.png").string();
+  REQUIRE(name.size() < sizeof address.sun_path);
+  name.copy(address.sun_path, name.size());
+  const int socket = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  REQUIRE(socket >= 0);
+  CHECK(bind(socket, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0);
+  CHECK(refused(folder / "s.png") == "it is not a regular file");
+  close(socket);
+
+  std::ofstream(folder / "seven.png") << "7 bytes";
+  CHECK(refused(folder / "seven.png" / "in a file") == "there is no such file");
+  CHECK(refused(folder / "seven.png", 6) == "7 bytes are more than the limit of 6");
+  const Bytes seven = image::read_encoded(folder / "seven.png", 7);
+  CHECK(std::string(seven.begin(), seven.end()) == "7 bytes");
+  std::ofstream(folder / "none.png").flush();
+  CHECK(image::read_encoded(folder / "none.png", 0).empty());
+  const auto lowest_free = [] {
+    const int number = dup(STDERR_FILENO);
+    close(number);
+    return number;
+  };
+  const int before = lowest_free();
+  for (int i = 0; i < 100; ++i)
+    refused(i % 2 == 0 ? folder / "seven.png" : folder.path(), 6);
+  CHECK(lowest_free() < before + 50);  // other threads may open some; these are closed
 }
 
 TEST_CASE("damage behind the header surfaces where the pixels are used, with the file's name", "[gluon][image]") {
