@@ -7,6 +7,7 @@
 
 #include <sluice/engine/detail/spin_lock.h>
 #include <sluice/engine/detail/static_tls.h>
+#include <sluice/engine/detail/thread_end.h>
 
 namespace sluice::detail {
 
@@ -83,12 +84,11 @@ class NodePool {
     std::vector<Batch> batches;
     std::vector<std::unique_ptr<T[]>> slabs;
   };
-  struct Closer {  // gives the magazine back when its thread ends
-    ~Closer() {
-      magazine.state = State::closed;
-      spill(magazine);
-    }
-  };
+  static void close(void* ended) noexcept {  // gives the magazine of a thread back
+    Magazine& mine = *static_cast<Magazine*>(ended);
+    mine.state = State::closed;
+    spill(mine);
+  }
 
   static Depot& depot() {
     static Depot* all = [] {
@@ -107,8 +107,7 @@ class NodePool {
   static void open(Magazine& mine) {
     if (mine.state == State::closed)
       return;
-    static thread_local Closer closer;
-    (void)closer;
+    at_thread_end(close, &mine);
     mine.state = State::open;
   }
 

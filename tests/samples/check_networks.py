@@ -63,7 +63,7 @@ def check_image_classification(folder):
         (folder / "cifar" / f"{name}.bin").write_bytes(bytes(i * 7 % 10 if i % 3073 == 0 else i % 251 for i in range(3 * 3073)))
     result = run("image_classification", "--cifar", folder / "cifar", *own[2:])
     expect(result.returncode == 0 and "10 classes, 15 images to train on, 3 to validate" in result.stdout, "CIFAR-10", result)
-    for arguments, word in ((["--data", folder / "absent"], "absent"), (["--cifar", folder / "absent"], "absent"), (["--model", "lenet"], "mobilenet0.25"),
+    for arguments, word in ((["--data", folder / "absent"], "absent"), (["--cifar", folder / "absent"], "absent"), (["--model", "absentnet"], "mobilenet0.25"),
                             (["--images", 8], "too few")):
         result = run("image_classification", *arguments, "--device", device())
         expect(result.returncode == 1 and word in result.stderr, f"image_classification {arguments}", result)
