@@ -2,7 +2,8 @@
 
 #include <cxxabi.h>
 
-// The library or program that the code is part of, as the C++ ABI names it: it stays loaded until its threads' ends ran.
+// The library or program that the code is part of, as the C++ ABI names it: it stays loaded until its threads' ends
+// ran.
 extern "C" __attribute__((visibility("hidden"))) void* __dso_handle;
 
 namespace sluice::detail {
