@@ -105,7 +105,7 @@ class NodePool {
   }
 
   static void open(Magazine& mine) {
-    if (mine.state == State::closed)
+    if (mine.state != State::fresh)
       return;
     at_thread_end(close, &mine);
     mine.state = State::open;
