@@ -12,7 +12,7 @@ namespace sluice::gluon {
 
 namespace {
 
-using Arrays = std::map<std::string, NDArray>;
+using ArraysByName = std::map<std::string, NDArray>;
 
 void check_value(
     const std::string& file,
@@ -42,7 +42,7 @@ void check_value(
   });
 }
 
-std::string names_of(const Arrays& arrays) {
+std::string names_of(const ArraysByName& arrays) {
   constexpr std::size_t k_most = 10;
   std::string joined;
   std::size_t listed = 0;
@@ -54,14 +54,14 @@ std::string names_of(const Arrays& arrays) {
 }
 
 // PyTorch counts in each batch norm how many batches it has seen; nobody else does.
-const char* hint_at_torchvision(const Arrays& arrays) {
+const char* hint_at_torchvision(const ArraysByName& arrays) {
   const bool is_theirs = std::any_of(
       arrays.begin(), arrays.end(), [](const auto& named) { return named.first.ends_with("num_batches_tracked"); });
   return is_theirs ? "; names of PyTorch's: model_zoo::load_torchvision() reads those of torchvision's models" : "";
 }
 
 void check_names(
-    const std::string& file, const Arrays& arrays, const ParameterDict& parameters, const LoadOptions& options) {
+    const std::string& file, const ArraysByName& arrays, const ParameterDict& parameters, const LoadOptions& options) {
   for (const auto& [name, parameter] : parameters) {
     require(options.allow_missing || arrays.contains(name), [&] {
       return message(
@@ -93,7 +93,7 @@ bool has_these_names(const formats::NamedArrays& arrays, const ParameterDict& pa
 }
 
 /// The arrays of a file under the names that the network has for them: in order where it has others.
-Arrays by_name(
+ArraysByName by_name(
     const std::string& file,
     const formats::NamedArrays& arrays,
     const ParameterDict& parameters,
@@ -111,7 +111,7 @@ Arrays by_name(
         parameters.size(),
         " parameters to take them in order");
   });
-  Arrays named;
+  ArraysByName named;
   auto parameter = parameters.begin();
   for (const auto& [name, array] : arrays) {
     const std::string& here = in_order ? (parameter++)->first : name;

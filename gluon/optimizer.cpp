@@ -212,7 +212,7 @@ std::vector<NDArray> Optimizer::state(const Step& step, const std::string& slot)
 std::vector<NDArray> Optimizer::masters(const Step& step) {
   std::vector<NDArray> arrays;
   for (std::size_t i = 0; i < step.parameters.size(); ++i) {
-    if (detail::is_half(step.weights[i].dtype()))
+    if (sluice::detail::is_half(step.weights[i].dtype()))
       arrays.push_back(state_of(step, i, "master"));
   }
   return arrays;

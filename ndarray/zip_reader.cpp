@@ -13,7 +13,6 @@ constexpr std::size_t k_zip64_locator = 20;
 constexpr std::size_t k_zip64_record = 56;
 constexpr std::size_t k_directory_record = 46;
 constexpr std::size_t k_local_record = 30;
-constexpr std::uint32_t k_in_zip64 = 0xffff'ffffu;
 constexpr std::uint64_t k_best_ratio = 1032;  // deflate packs no tighter
 
 bool starts_with(std::span<const std::byte> bytes, std::uint32_t signature) noexcept {

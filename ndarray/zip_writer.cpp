@@ -9,7 +9,6 @@
 namespace sluice::detail {
 namespace {
 
-constexpr std::uint32_t k_in_zip64 = 0xffff'ffffu;
 constexpr std::uint16_t k_date = 0x21;  // 1980-01-01: the same arrays give the same file
 
 std::uint16_t flags_of(const std::string& name) noexcept {

@@ -23,7 +23,7 @@ namespace json = boost::json;
 constexpr std::uint64_t k_longest_header = 100'000'000;  // the format's own limit
 constexpr std::string_view k_metadata = "__metadata__";
 
-constexpr std::array<std::pair<std::string_view, DType>, 13> k_types = {
+constexpr std::array<std::pair<std::string_view, DType>, 13> k_type_names = {
     {{"F64", float64},
      {"F32", float32},
      {"F16", float16},
@@ -103,7 +103,7 @@ class Header {
   }
 
   DType dtype_of_name(const std::string& name, std::string_view type) const {
-    for (const auto& [each, dtype] : k_types) {
+    for (const auto& [each, dtype] : k_type_names) {
       if (each == type)
         return dtype;
     }
@@ -128,7 +128,7 @@ class Header {
 };
 
 std::string_view name_of_type(DType dtype) {
-  for (const auto& [name, each] : k_types) {
+  for (const auto& [name, each] : k_type_names) {
     if (each == dtype)
       return name;
   }

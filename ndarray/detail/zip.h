@@ -16,6 +16,9 @@
 // volume, zip64 where sizes ask for it.
 namespace sluice::detail {
 
+/// Of a size or place that stands in the zip64 record.
+inline constexpr std::uint32_t k_in_zip64 = 0xffff'ffff;
+
 struct ZipMember {
   std::string name;
   std::uint16_t method = 0;  // 0 stored, 8 deflated

@@ -10,9 +10,9 @@ namespace sluice::fused {
 
 namespace {
 
-class Writer {
+class SourceWriter {
  public:
-  explicit Writer(const Program& program) : program_(program) {
+  explicit SourceWriter(const Program& program) : program_(program) {
     for (const Number output : program.outputs)
       types_.push_back(type_of(program, output));
     types_.insert(types_.end(), program.inputs.begin(), program.inputs.end());
@@ -111,7 +111,7 @@ class Writer {
 }  // namespace
 
 KernelSource source_of(const Program& program) {
-  return Writer(program).write();
+  return SourceWriter(program).write();
 }
 
 std::vector<std::uint64_t> numbers_of(const Program& program) {

@@ -17,7 +17,7 @@ using Word = std::uint64_t;
 
 constexpr sim::Options k_by_hand{.devices = 2, .manual = true};
 
-void push_append(Engine& engine, const Var& var, Word& word, Word value, StreamKind kind = StreamKind::compute) {
+void append_on(Engine& engine, const Var& var, Word& word, Word value, StreamKind kind = StreamKind::compute) {
   engine.push(
       {.name = "append", .device = gpu(0), .access = {write(var)}, .stream = kind},
       [&word, value](Queue queue) { sim_launch(queue, [&word, value] { word = 3 * word + value; }); });
@@ -184,7 +184,7 @@ TEST_CASE("The host waits for nothing: pushes return while the GPU stands still,
   for (int i = 0; i < k_tasks; ++i) {
     const auto which = static_cast<std::size_t>(i % 6);
     const StreamKind kinds[] = {StreamKind::compute, StreamKind::copy_in, StreamKind::copy_out};
-    push_append(engine, vars[which], words[which], static_cast<Word>(i), kinds[i / 7 % 3]);
+    append_on(engine, vars[which], words[which], static_cast<Word>(i), kinds[i / 7 % 3]);
     expected[which] = 3 * expected[which] + static_cast<Word>(i);
   }
   CHECK(engine.counters().pushed == k_tasks);
@@ -206,7 +206,7 @@ TEST_CASE("T38: a Var left alone while its stream's ring of events goes round is
       sim_launch(queue, [&] { old_value = 77; });
     });
     for (int i = 0; i < scaled(20'000); ++i)
-      push_append(engine, busy, busy_value, 1);
+      append_on(engine, busy, busy_value, 1);
     engine.push(
         {.name = "consume", .device = gpu(0), .access = {read(old), out(copy)}, .stream = StreamKind::copy_out},
         [&](Queue queue) { sim_launch(queue, [&] { copied = old_value; }); });
@@ -224,7 +224,7 @@ TEST_CASE("T42: on the simulator, a CPU task after GPU work holds no worker", "[
   int beside_runs = 0;
   Engine engine({.workers = 1});
   Var x = engine.new_var(), beside = engine.new_var();
-  push_append(engine, x, word, 9);
+  append_on(engine, x, word, 9);
   engine.push({.name = "CPU reader", .access = {read(x)}}, [&] { seen = word; });
   for (int i = 0; i < 200; ++i)
     engine.push({.name = "beside", .access = {write(beside)}}, [&] { ++beside_runs; });

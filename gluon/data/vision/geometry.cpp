@@ -99,6 +99,12 @@ void check_image(const char* transform, const ArraySpec& in) {
   });
 }
 
+void check_size(const char* transform, const ImageSize& size) {
+  require(size.height >= 1 && size.width >= 1, [&] {
+    return message(transform, ": a size of ", size.height, " x ", size.width, " pixels");
+  });
+}
+
 void check_reckoned(const char* transform, const ArraySpec& in) {
   check_image(transform, in);
   require<DTypeError>(in.dtype == uint8 || in.dtype == float32, [&] {

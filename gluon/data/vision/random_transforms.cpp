@@ -14,12 +14,6 @@ namespace {
 
 using detail::CropBox;
 
-void check_size(const char* transform, const ImageSize& size) {
-  require(size.height >= 1 && size.width >= 1, [&] {
-    return message(transform, ": a size of ", size.height, " x ", size.width, " pixels");
-  });
-}
-
 void check_chance(const char* transform, double p) {
   require(p >= 0 && p <= 1, [&] { return message(transform, ": a probability of ", p); });
 }
@@ -88,7 +82,7 @@ void RandomFlipTopBottom::operator()(const TensorView& in, const TensorView& out
 }
 
 RandomCrop::RandomCrop(ImageSize size, const RandomCropOptions& options) : size_(size), options_(options) {
-  check_size("RandomCrop", size);
+  detail::check_size("RandomCrop", size);
   require(
       options.pad >= 0 && options.pad <= 1 << 20, [&] { return message("RandomCrop: a padding of ", options.pad); });
 }
@@ -120,7 +114,7 @@ void RandomCrop::operator()(const TensorView& in, const TensorView& out, SampleR
 
 RandomResizedCrop::RandomResizedCrop(ImageSize size, const RandomResizedCropOptions& options)
     : size_(size), options_(options) {
-  check_size("RandomResizedCrop", size);
+  detail::check_size("RandomResizedCrop", size);
   check_positive("RandomResizedCrop", "scale", options.scale);
   check_positive("RandomResizedCrop", "ratio", options.ratio);
   require(options.scale.high <= 1, [&] { return message("RandomResizedCrop: scale up to ", options.scale.high); });

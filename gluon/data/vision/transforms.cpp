@@ -12,12 +12,6 @@ namespace sluice::gluon::data::vision::transforms {
 
 namespace {
 
-void check_size(const char* transform, const ImageSize& size) {
-  require(size.height >= 1 && size.width >= 1, [&] {
-    return message(transform, ": a size of ", size.height, " x ", size.width, " pixels");
-  });
-}
-
 ImageSize size_of_image(const Shape& shape) {
   return {shape[0], shape[1]};
 }
@@ -50,7 +44,7 @@ void Cast::operator()(const TensorView& in, const TensorView& out) const {
 }
 
 Resize::Resize(ImageSize size, const ResizeTransformOptions& options) : size_(size), options_(options) {
-  check_size("Resize", size_);
+  detail::check_size("Resize", size_);
   require(!options_.keep_ratio || size_.height == size_.width, [&] {
     return message("Resize: keep_ratio takes the length of the shorter side, not ", size_.height, " x ", size_.width);
   });
@@ -75,7 +69,7 @@ void Resize::operator()(const TensorView& in, const TensorView& out) const {
 
 CenterCrop::CenterCrop(ImageSize size, const InterpolationOptions& interpolation)
     : size_(size), interpolation_(interpolation) {
-  check_size("CenterCrop", size_);
+  detail::check_size("CenterCrop", size_);
 }
 
 ArraySpec CenterCrop::output_spec(const ArraySpec& in) const {
@@ -97,9 +91,9 @@ CropResize::CropResize(
     const InterpolationOptions& interpolation)
     : x_(x), y_(y), width_(width), height_(height), size_(size), interpolation_(interpolation) {
   require(x >= 0 && y >= 0, [&] { return message("CropResize: the corner (", x, ", ", y, ") lies outside"); });
-  check_size("CropResize", {height, width});
+  detail::check_size("CropResize", {height, width});
   if (size)
-    check_size("CropResize", *size);
+    detail::check_size("CropResize", *size);
 }
 
 ArraySpec CropResize::output_spec(const ArraySpec& in) const {

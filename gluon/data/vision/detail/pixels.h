@@ -11,6 +11,8 @@
 // take uint8, whose results are rounded and kept within 0 to 255, and float32.
 namespace sluice::gluon::data::vision::detail {
 
+/// Throws ValueError unless there is a pixel in it.
+void check_size(const char* transform, const ImageSize& size);
 /// Throws ShapeError unless `in` is (H, W, C) with pixels.
 void check_image(const char* transform, const ArraySpec& in);
 /// And DTypeError unless it is uint8 or float32.
