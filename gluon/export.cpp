@@ -7,6 +7,7 @@
 #include <sluice/gluon/block.h>
 #include <sluice/gluon/detail/called.h>
 #include <sluice/gluon/detail/file_text.h>
+#include <sluice/gluon/symbol_block.h>
 #include <sluice/ndarray/autograd.h>
 #include <sluice/ndarray/detail/array_object.h>
 #include <sluice/ndarray/file.h>
@@ -162,6 +163,22 @@ std::map<std::string, NDArray> name_constants(const Block& net, const Traced& tr
   return arrays;
 }
 
+void append_layers(std::vector<graph::FileLayer>& layers, const Block& block, const std::string& name) {
+  const auto* const imported = dynamic_cast<const SymbolBlock*>(&block);
+  if (imported != nullptr && !imported->layers().empty()) {  // what it was before it was in a file
+    for (graph::FileLayer layer : imported->layers()) {
+      layer.name = name + (name.empty() || layer.name.empty() ? "" : ".") + layer.name;
+      layers.push_back(std::move(layer));
+    }
+    return;
+  }
+  layers.push_back({name, block.type_name(), block.options()});
+  for (std::size_t i = 0; i < block.num_children(); ++i) {
+    const Child<> child = block.child_at(i);
+    append_layers(layers, *child, name.empty() ? child.name() : name + '.' + child.name());
+  }
+}
+
 void complete(const Block& net, const Arrays& inputs, SourceLocation site) {
   const ParameterDict parameters = net.collect_params();
   if (!std::all_of(parameters.begin(), parameters.end(), [](const auto& one) { return one.second.is_initialized(); }))
@@ -189,6 +206,7 @@ void Block::export_to(
     complete(*this, inputs, site);
     const Traced known = traced(*this, specs, site);
     graph::GraphFile file{.graph = known.graph, .notes = options.notes};
+    append_layers(file.layers, *this, "");
     const std::vector<bool> batch = batch_axes(specs);
     const bool any = is_for_any_batch(*this, known, specs, batch, site);
     const std::vector<std::string> names = names_for(options.inputs, inputs.size(), "data", "inputs");

@@ -79,6 +79,7 @@ class SLUICE_API SoftmaxCrossEntropyLoss : public ElementLoss {
  private:
   SoftmaxCrossEntropyOptions options_;
 };
+using SoftmaxCELoss = SoftmaxCrossEntropyLoss;
 
 /// Of L2Loss.
 struct L2Options {

@@ -86,7 +86,7 @@ rules::RmsProp fullest(rules::RmsProp rule) {
 
 template <class Rule>
 void RuleOptimizer<Rule>::check() const {
-  require_range(name(), "weight_decay", weight_decay_, 0, k_any);
+  require_range(name(), "wd", wd_, 0, k_any);
   require_number(name(), "clip_gradient", clip_gradient_);
 }
 
@@ -94,7 +94,7 @@ template <class Rule>
 UpdateOptions RuleOptimizer<Rule>::options_of(const Step& step) const {
   return {
       .learning_rate = learning_rate(),
-      .weight_decay = weight_decay_,
+      .weight_decay = wd_,
       .rescale_grad = step.rescale_grad,
       .clip_gradient = clip_gradient_,
       .steps = step.numbers,

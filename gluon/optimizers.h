@@ -9,9 +9,10 @@
 
 // The optimizers. Names and defaults are Gluon's, where nothing else is said; formulas: operator/update/rules.h.
 //
-// Options that all have: `weight_decay` joins the gradient, unless the rule says otherwise; `clip_gradient`: gradients,
-// rescaled, are cut to [-c, c], a negative one is for none; `multi_precision`: weights of half types have a float32
-// master each, from which they are rounded after every step. Constructors throw ValueError for options out of range.
+// Options that all have: `wd`, the weight decay, joins the gradient, unless the rule says otherwise; `clip_gradient`:
+// gradients, rescaled, are cut to [-c, c], a negative one is for none; `multi_precision`: weights of half types have a
+// float32 master each, from which they are rounded after every step. Constructors throw ValueError for options out of
+// range.
 namespace sluice::gluon::optimizer {
 
 /// What optimizers of one rule have in common.
@@ -24,7 +25,7 @@ class SLUICE_API RuleOptimizer : public Optimizer {
   template <class Options>
   RuleOptimizer(const Options& options, const Rule& rule)
       : Optimizer(options.learning_rate),
-        weight_decay_(options.weight_decay),
+        wd_(options.wd),
         clip_gradient_(options.clip_gradient),
         multi_precision_(options.multi_precision),
         rule_(rule) {}
@@ -45,7 +46,7 @@ class SLUICE_API RuleOptimizer : public Optimizer {
  private:
   UpdateOptions options_of(const Step& step) const;
 
-  double weight_decay_, clip_gradient_;
+  double wd_, clip_gradient_;
   bool multi_precision_;
   Rule rule_;
 };
@@ -54,7 +55,7 @@ class SLUICE_API RuleOptimizer : public Optimizer {
 struct SGDOptions {
   double learning_rate = 0.01;
   double momentum = 0;
-  double weight_decay = 0;
+  double wd = 0;
   double clip_gradient = -1;
   bool multi_precision = false;
 };
@@ -70,7 +71,7 @@ class SLUICE_API SGD : public RuleOptimizer<update_rules::Sgd> {
 struct NAGOptions {
   double learning_rate = 0.1;
   double momentum = 0.9;
-  double weight_decay = 0;
+  double wd = 0;
   double clip_gradient = -1;
   bool multi_precision = false;
 };
@@ -88,7 +89,7 @@ struct AdamOptions {
   double beta1 = 0.9;
   double beta2 = 0.999;
   double epsilon = 1e-8;
-  double weight_decay = 0;
+  double wd = 0;
   double clip_gradient = -1;
   bool multi_precision = false;
 };
@@ -106,7 +107,7 @@ struct AdamWOptions {
   double beta1 = 0.9;
   double beta2 = 0.999;
   double epsilon = 1e-8;
-  double weight_decay = 0.01;
+  double wd = 0.01;
   double clip_gradient = -1;
   bool multi_precision = false;
 };
@@ -125,7 +126,7 @@ struct RMSPropOptions {
   double momentum = 0;
   double epsilon = 1e-8;
   bool centered = false;
-  double weight_decay = 0;
+  double wd = 0;
   double clip_gradient = -1;
   bool multi_precision = false;
 };
@@ -141,7 +142,7 @@ class SLUICE_API RMSProp : public RuleOptimizer<update_rules::RmsProp> {
 struct AdaGradOptions {
   double learning_rate = 0.01;
   double epsilon = 1e-6;
-  double weight_decay = 0;
+  double wd = 0;
   double clip_gradient = -1;
   bool multi_precision = false;
 };
@@ -158,7 +159,7 @@ struct AdaDeltaOptions {
   double learning_rate = 1;
   double rho = 0.9;
   double epsilon = 1e-6;
-  double weight_decay = 0;
+  double wd = 0;
   double clip_gradient = -1;
   bool multi_precision = false;
 };
@@ -175,7 +176,7 @@ struct FtrlOptions {
   double learning_rate = 0.1;
   double lamda1 = 0.01;
   double beta = 1;
-  double weight_decay = 0;
+  double wd = 0;
   double clip_gradient = -1;
   bool multi_precision = false;
 };
@@ -192,7 +193,7 @@ struct SignumOptions {
   double learning_rate = 0.01;
   double momentum = 0.9;
   double wd_lh = 0;  // decoupled weight decay
-  double weight_decay = 0;
+  double wd = 0;
   double clip_gradient = -1;
   bool multi_precision = false;
 };
@@ -210,7 +211,7 @@ struct LARSOptions {
   double momentum = 0;
   double eta = 0.001;
   double epsilon = 1e-8;
-  double weight_decay = 0;
+  double wd = 0;
   double clip_gradient = -1;
   bool multi_precision = false;
 };
@@ -234,7 +235,7 @@ struct LAMBOptions {
   double lower_bound = -1;
   double upper_bound = -1;
   bool bias_correction = true;
-  double weight_decay = 0;
+  double wd = 0;
   double clip_gradient = -1;
   bool multi_precision = false;
 };
@@ -258,7 +259,7 @@ struct AdafactorOptions {
   double momentum = 0;
   bool relative_step = true;
   bool scale_parameter = true;
-  double weight_decay = 0;
+  double wd = 0;
   double clip_gradient = -1;
   bool multi_precision = false;
 };

@@ -292,6 +292,10 @@ const std::map<std::string, std::string>& SymbolBlock::notes() const noexcept {
   return state_->file.notes;
 }
 
+const std::vector<graph::FileLayer>& SymbolBlock::layers() const noexcept {
+  return state_->file.layers;
+}
+
 const graph::Graph& SymbolBlock::graph() const noexcept {
   return state_->file.graph;
 }

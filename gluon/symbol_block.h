@@ -8,6 +8,7 @@
 
 #include <sluice/engine/export.h>
 #include <sluice/gluon/block.h>
+#include <sluice/operator/graph/file.h>
 #include <sluice/operator/graph/graph.h>
 
 namespace sluice::gluon {
@@ -50,6 +51,9 @@ class SLUICE_API SymbolBlock : public Block {
   std::vector<SymbolArray> outputs() const;
   /// What export_to() was told to remember.
   const std::map<std::string, std::string>& notes() const noexcept;
+  /// The layers of the network that was exported, with their options: the network, "", then its children, each before
+  /// its own. Empty for files of before they were written.
+  const std::vector<graph::FileLayer>& layers() const noexcept;
   /// As it stands in the file; its inputs are the network's and then the parameters.
   const graph::Graph& graph() const noexcept;
 

@@ -133,7 +133,7 @@ class Lines : public est::EventHandler {
 };
 
 void train(gluon::model_zoo::GPT& net, const std::shared_ptr<Pieces>& pieces, const Options& options) {
-  gluon::Trainer trainer(net.collect_params(), gluon::optimizer::AdamW({.weight_decay = 0.01}));
+  gluon::Trainer trainer(net.collect_params(), gluon::optimizer::AdamW({.wd = 0.01}));
   trainer.set_schedule(gluon::lr_scheduler::OneCycleScheduler(
       {.total_steps = std::max<std::int64_t>(options.steps, 2), .max_lr = options.learning_rate, .pct_start = 0.1}));
   trainer.guard_gradients({.max_norm = 1});

@@ -139,7 +139,7 @@ int run(const Options& options) {
   est::Estimator estimator(
       net,
       loss,
-      gluon::optimizer::AdamW({.weight_decay = 0.01}),
+      gluon::optimizer::AdamW({.wd = 0.01}),
       {.validation_metrics = {std::make_shared<gluon::metric::RMSE>()}});
   double rate = options.learning_rate;
   if (rate == 0) {

@@ -17,6 +17,7 @@ namespace sluice::image {
 
 using gluon::data::vision::ImageSize;
 using gluon::data::vision::InterpolationOptions;
+using gluon::data::vision::RotateOptions;
 
 /// uint8 (.., H, W, C) as float32 (.., C, H, W), divided by 255.
 SLUICE_API NDArray to_tensor(const NDArray& x, SourceLocation site = SourceLocation::current());
@@ -61,6 +62,27 @@ SLUICE_API NDArray
 random_flip_left_right(const NDArray& x, double p = 0.5, SourceLocation site = SourceLocation::current());
 SLUICE_API NDArray
 random_flip_top_bottom(const NDArray& x, double p = 0.5, SourceLocation site = SourceLocation::current());
+
+/// Turned around the middle, counter-clockwise, in a frame of the same size, bilinear; black where nothing was
+/// (mx.image.imrotate).
+SLUICE_API NDArray imrotate(
+    const NDArray& x,
+    double degrees,
+    const RotateOptions& options = {},
+    SourceLocation site = SourceLocation::current());
+/// The same, each image of a batch by an angle of its own: `degrees` (N,), floating, on the device of x.
+SLUICE_API NDArray imrotate(
+    const NDArray& x,
+    const NDArray& degrees,
+    const RotateOptions& options = {},
+    SourceLocation site = SourceLocation::current());
+/// Each image by another angle within the limits, with probability p (mx.image.random_rotate).
+SLUICE_API NDArray random_rotate(
+    const NDArray& x,
+    std::pair<double, double> degrees,
+    const RotateOptions& options = {},
+    double p = 1,
+    SourceLocation site = SourceLocation::current());
 
 /// Colours times `factor`; images of 1 or 3 channels, here and below.
 SLUICE_API NDArray adjust_brightness(const NDArray& x, double factor, SourceLocation site = SourceLocation::current());

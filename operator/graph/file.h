@@ -7,6 +7,7 @@
 #include <vector>
 
 #include <sluice/engine/export.h>
+#include <sluice/operator/attributes.h>
 #include <sluice/operator/graph/graph.h>
 
 // Graphs as text in JSON, which docs/graph_file.md describes: programs go from one to another.
@@ -29,6 +30,13 @@ struct FileParameter {
   double lr_mult = 1, wd_mult = 1;
 };
 
+/// A layer of the network that a graph was traced of, and how it was made: for readers, it computes nothing.
+struct FileLayer {
+  std::string name = {};  // its path, "features.0"; of the network itself ""
+  std::string type = {};  // "Conv2D"
+  std::vector<NamedValue> options = {};
+};
+
 /// A graph without constants, and the names by which others know what it takes and gives.
 struct GraphFile {
   Graph graph = {};  // its inputs: first `inputs`, then `parameters`
@@ -36,6 +44,7 @@ struct GraphFile {
   std::vector<FileParameter> parameters = {};
   std::vector<std::string> outputs = {};
   std::map<std::string, std::string> notes = {};  // what the writer wants to be remembered: names of classes, say
+  std::vector<FileLayer> layers = {};             // the network, then its children, each before its own
   std::uint32_t parameter_checksum = 0;           // CRC-32 of the parameter file
 };
 

@@ -27,6 +27,8 @@ class Reader {
     file_.parameter_checksum = read_checksum(root_["parameter_checksum"]);
     for (const auto& [key, note] : root_["notes"].fields())
       file_.notes.emplace(key, note.text());
+    if (const auto layers = root_.find("layers"))
+      read_layers(*layers);
     for (const JsonPlace& input : root_["inputs"].entries()) {
       file_.inputs.push_back({new_name(input["name"]), input["batch"].truth()});
       nodes_.add_input(input);
@@ -62,6 +64,22 @@ class Reader {
     if (name.empty() || !names_.insert(name).second)
       place.fail(name.empty() ? "is empty" : "'" + name + "' is a name twice");
     return name;
+  }
+
+  // Files had none before.
+  void read_layers(const JsonPlace& place) {
+    for (const JsonPlace& layer : place.entries()) {
+      FileLayer made{layer["name"].text(), layer["type"].text(), {}};
+      if (!names_.insert(made.name).second)
+        layer["name"].fail("'" + made.name + "' is a name twice");
+      for (const auto& [name, value] : layer["options"].fields()) {
+        if (value.value().is_object() && value.find("graph"))
+          value.fail("is a graph, which no layer has for an option");
+        made.options.push_back({name, nodes_.value_of(value)});
+      }
+      file_.layers.push_back(std::move(made));
+    }
+    names_.clear();
   }
 
   FileParameter parameter_of(const JsonPlace& place) {

@@ -55,7 +55,10 @@ class Writer {
     text += ",\n \"notes\": {" + listed(file_.notes, ", ", [](const auto& note) {
               return in_quotes(note.first) + ": " + in_quotes(note.second);
             });
-    text += "},\n \"inputs\": " + lines(file_.inputs, [&](const FileInput& input) { return line_of(input, at++); });
+    text += '}';
+    if (!file_.layers.empty())
+      text += ",\n \"layers\": " + lines(file_.layers, [&](const FileLayer& layer) { return line_of(layer); });
+    text += ",\n \"inputs\": " + lines(file_.inputs, [&](const FileInput& input) { return line_of(input, at++); });
     text += ",\n \"parameters\": " +
             lines(file_.parameters, [&](const FileParameter& parameter) { return line_of(parameter, at++); });
     text += ",\n \"nodes\": " + lines(graph_.nodes, [&](const Node& node) { return text_.line_of(node); });
@@ -69,6 +72,13 @@ class Writer {
   }
 
  private:
+  std::string line_of(const FileLayer& layer) const {
+    const auto field = [&](const NamedValue& option) {
+      return in_quotes(option.name) + ": " + value_text(option.value, here_of(graph_));
+    };
+    return "{\"name\": " + in_quotes(layer.name) + ", \"type\": " + in_quotes(layer.type) + ", \"options\": {" +
+           listed(layer.options, ", ", field) + "}}";
+  }
   std::string line_of(const FileInput& input, std::size_t at) {
     return "{\"name\": " + in_quotes(input.name) + ", " + text_.define(graph_.inputs[at]) +
            ", \"batch\": " + (input.batch ? "true}" : "false}");

@@ -42,6 +42,10 @@ std::string call(SourceLocation site) {
 
 }  // namespace
 
+std::string value_text(const AttributeValue& value, std::optional<Device> here) {
+  return std::visit(AttributeText{here}, value);
+}
+
 // In a file values are numbered as they are made.
 std::string NodeText::define(ValueId id) {
   numbers_[id] = next_++;
@@ -89,7 +93,7 @@ std::string NodeText::attributes(const Node& node) const {
                const auto nested = std::find_if(
                    subgraphs.begin(), subgraphs.end(), [&](const auto& one) { return one.first == field.name; });
                const std::string text = nested == subgraphs.end()
-                                            ? std::visit(AttributeText{here_}, field.value)
+                                            ? value_text(field.value, here_)
                                             : "{\"graph\": " + nested_text(nested->second.graph(), here_) + '}';
                return in_quotes(field.name) + ": " + text;
              }) +

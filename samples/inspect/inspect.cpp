@@ -80,6 +80,21 @@ std::string kernels_of(const graph::Graph& graph) {
   return text;
 }
 
+// What the layers of a network from a file were, which is one block now.
+std::string layers_of(const gluon::Block& net) {
+  const auto* const imported = dynamic_cast<const gluon::SymbolBlock*>(&net);
+  if (imported == nullptr || imported->layers().empty())
+    return "";
+  std::string text = "\nIt was exported of:\n";
+  for (const graph::FileLayer& layer : imported->layers()) {
+    std::string options;
+    for (const NamedValue& option : layer.options)
+      options += fmt::format("{}{}={}", options.empty() ? "" : ", ", option.name, to_string(option.value));
+    text += fmt::format("  {:<20} {}({})\n", layer.name.empty() ? "the network" : layer.name, layer.type, options);
+  }
+  return text;
+}
+
 int inspect(const Options& options) {
   const std::filesystem::path folder = options.folder;
   samples::check_folder("--out", folder);
@@ -93,7 +108,8 @@ int inspect(const Options& options) {
   const graph::Plan plan(before);
   const graph::Graph& after = plan.graph();
   std::map<std::string, std::string> files = {
-      {"summary.txt", summary + text_of(options.train ? "A step of training" : "A forward", before, plan)},
+      {"summary.txt",
+       summary + layers_of(*network.net) + text_of(options.train ? "A step of training" : "A forward", before, plan)},
       {"memory.svg", memory_to_svg(after, plan.memory_plan())},
   };
   for (const auto& [name, graph] : {std::pair("graph_before", &before), std::pair("graph_after", &after)}) {

@@ -119,10 +119,10 @@ graph::PlanOptions TrainingOptions::plan_options() const {
 std::unique_ptr<gluon::optimizer::Optimizer> TrainingOptions::make_optimizer() const {
   if (optimizer == "sgd") {
     return std::make_unique<gluon::optimizer::SGD>(
-        gluon::optimizer::SGDOptions{.learning_rate = rate(), .momentum = momentum, .weight_decay = weight_decay});
+        gluon::optimizer::SGDOptions{.learning_rate = rate(), .momentum = momentum, .wd = weight_decay});
   }
   return std::make_unique<gluon::optimizer::Adam>(
-      gluon::optimizer::AdamOptions{.learning_rate = rate(), .weight_decay = weight_decay});
+      gluon::optimizer::AdamOptions{.learning_rate = rate(), .wd = weight_decay});
 }
 
 // fmt prints the shortest text that reads back as the same number.

@@ -1,5 +1,6 @@
 #include "samples/support/png_image.h"
 
+#include <algorithm>
 #include <memory>
 
 #include <png.h>
@@ -28,6 +29,16 @@ png_image header_of(const Image& image) {
   png.height = static_cast<png_uint_32>(image.height);
   png.format =
       (image.channels >= 3 ? PNG_FORMAT_FLAG_COLOR : 0) | (image.channels % 2 == 0 ? PNG_FORMAT_FLAG_ALPHA : 0);
+  if (image.palette.empty())
+    return png;
+  // libpng itself reads what is not there.
+  const auto most = std::max_element(image.pixels.begin(), image.pixels.end());
+  sluice::require<sluice::Error>(
+      image.channels == 1 && image.palette.size() <= 256 &&
+          (most == image.pixels.end() || *most < image.palette.size()),
+      [&] { return message(image.palette.size(), " colours of an image of ", image.channels, " channels"); });
+  png.format = PNG_FORMAT_RGB_COLORMAP;
+  png.colormap_entries = static_cast<png_uint_32>(image.palette.size());
   return png;
 }
 
@@ -68,7 +79,7 @@ std::vector<std::uint8_t> encode_png(const Image& image) {
   const std::unique_ptr<png_image, Freed> guard(&png);
   png_alloc_size_t size = PNG_IMAGE_PNG_SIZE_MAX(png);
   std::vector<std::uint8_t> bytes(size);
-  if (png_image_write_to_memory(&png, bytes.data(), &size, 0, image.pixels.data(), 0, nullptr) == 0)
+  if (png_image_write_to_memory(&png, bytes.data(), &size, 0, image.pixels.data(), 0, image.palette.data()) == 0)
     throw sluice::Error(message("an image of ", image.width, " x ", image.height, " pixels: ", png.message));
   bytes.resize(size);
   return bytes;

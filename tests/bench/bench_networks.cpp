@@ -174,7 +174,7 @@ void train(bench::Report& report, std::int64_t batch, const TrainingVariant& how
   const NDArray labels = random::randint(0, 1000, {batch}, {.dtype = int64, .device = device});
   gluon::loss::SoftmaxCrossEntropyLoss loss;
   gluon::Trainer trainer(
-      net.collect_params(), gluon::optimizer::SGD({.learning_rate = 0.02, .momentum = 0.9, .weight_decay = 1e-4}));
+      net.collect_params(), gluon::optimizer::SGD({.learning_rate = 0.02, .momentum = 0.9, .wd = 1e-4}));
   const auto budget = static_cast<std::size_t>(how.budget * (1 << 20));
   gluon::TrainStep as_graph(net, loss, trainer, {.plan = {.memory_budget = budget}});
   const auto step = [&] {

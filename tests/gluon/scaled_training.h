@@ -27,7 +27,7 @@ inline std::map<std::string, Make> optimizers() {
       {"SGD", [] { return std::make_unique<SGD>(SGDOptions{.learning_rate = 0.1, .momentum = 0.9}); }},
       {"Adam", [] { return std::make_unique<Adam>(AdamOptions{.learning_rate = 0.02}); }},
       {"AdamW", [] { return std::make_unique<AdamW>(AdamWOptions{.learning_rate = 0.02}); }},
-      {"LAMB", [] { return std::make_unique<LAMB>(LAMBOptions{.learning_rate = 0.02, .weight_decay = 0.01}); }},
+      {"LAMB", [] { return std::make_unique<LAMB>(LAMBOptions{.learning_rate = 0.02, .wd = 0.01}); }},
       {"LAMB plain", [] { return std::make_unique<LAMB>(LAMBOptions{.bias_correction = false}); }},
       {"Adafactor", [] { return std::make_unique<Adafactor>(AdafactorOptions{.learning_rate = 0.5}); }},
       {"Ftrl", [] { return std::make_unique<Ftrl>(FtrlOptions{.lamda1 = 0.001}); }},

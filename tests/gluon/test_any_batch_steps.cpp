@@ -46,7 +46,7 @@ struct Network {
 std::unique_ptr<gluon::optimizer::Optimizer> optimizer(bool adam) {
   if (adam)
     return std::make_unique<Adam>();
-  return std::make_unique<SGD>(gluon::optimizer::SGDOptions{.momentum = 0.9, .weight_decay = 1e-3});
+  return std::make_unique<SGD>(gluon::optimizer::SGDOptions{.momentum = 0.9, .wd = 1e-3});
 }
 
 enum class How { by_hand, hybrid, step };

@@ -70,7 +70,7 @@ std::vector<std::vector<float>> trained(Training& how) {
     optimizer = std::make_unique<gluon::optimizer::Adam>();
   else
     optimizer = std::make_unique<gluon::optimizer::SGD>(
-        gluon::optimizer::SGDOptions{.learning_rate = 0.05, .momentum = 0.9, .weight_decay = 1e-3});
+        gluon::optimizer::SGDOptions{.learning_rate = 0.05, .momentum = 0.9, .wd = 1e-3});
   Trainer trainer(net.collect_params(), std::move(optimizer));
   const gluon::loss::SoftmaxCrossEntropyLoss loss;
   const graph::PlanOptions plan{.memory_budget = how.budget};

@@ -221,12 +221,12 @@ TEST_CASE("options that are no numbers are refused", "[gluon][trainer]") {
     INFO(bad);
     CHECK_THROWS_AS(SGD({.learning_rate = bad}), ValueError);
     CHECK_THROWS_AS(SGD({.momentum = bad}), ValueError);
-    CHECK_THROWS_AS(SGD({.weight_decay = bad}), ValueError);
+    CHECK_THROWS_AS(SGD({.wd = bad}), ValueError);
     CHECK_THROWS_AS(Adam({.learning_rate = bad}), ValueError);
     CHECK_THROWS_AS(Adam({.beta1 = bad}), ValueError);
     CHECK_THROWS_AS(Adam({.beta2 = bad}), ValueError);
     CHECK_THROWS_AS(Adam({.epsilon = bad}), ValueError);
-    CHECK_THROWS_AS(Adam({.weight_decay = bad}), ValueError);
+    CHECK_THROWS_AS(Adam({.wd = bad}), ValueError);
     CHECK_THROWS_AS(Parameter("w", {.lr_mult = bad}), ValueError);
     CHECK_THROWS_AS(two_parameters()["0.weight"].set_lr_mult(bad), ValueError);
     CHECK_THROWS_AS(two_parameters()["0.weight"].set_wd_mult(bad), ValueError);

@@ -150,13 +150,13 @@ Numbers factored_direction(Told& s) {
 TEST_CASE("SGD and NAG follow their formulas over 50 steps", "[gluon][trainer]") {
   for (const double momentum : {0.0, 0.8}) {
     check<optimizer::SGD>(
-        optimizer::SGDOptions{.learning_rate = 0.05, .momentum = momentum, .weight_decay = 0.02, .clip_gradient = 0.9},
+        optimizer::SGDOptions{.learning_rate = 0.05, .momentum = momentum, .wd = 0.02, .clip_gradient = 0.9},
         each([=](Told& s, std::size_t i) {
           s.a[i] = momentum * s.a[i] - 0.05 * (s.g[i] + 0.02 * s.w[i]);
           s.w[i] += s.a[i];
         }));
     check<optimizer::NAG>(
-        optimizer::NAGOptions{.learning_rate = 0.05, .momentum = momentum, .weight_decay = 0.02, .clip_gradient = 0.9},
+        optimizer::NAGOptions{.learning_rate = 0.05, .momentum = momentum, .wd = 0.02, .clip_gradient = 0.9},
         each([=](Told& s, std::size_t i) {
           const double down = 0.05 * (s.g[i] + 0.02 * s.w[i]);
           s.a[i] = momentum * s.a[i] - down;
@@ -168,12 +168,7 @@ TEST_CASE("SGD and NAG follow their formulas over 50 steps", "[gluon][trainer]")
 TEST_CASE("Adam and AdamW follow their formulas over 50 steps", "[gluon][trainer]") {
   check<optimizer::Adam>(
       optimizer::AdamOptions{
-          .learning_rate = 0.02,
-          .beta1 = 0.8,
-          .beta2 = 0.95,
-          .epsilon = 1e-3,
-          .weight_decay = 0.03,
-          .clip_gradient = 1},
+          .learning_rate = 0.02, .beta1 = 0.8, .beta2 = 0.95, .epsilon = 1e-3, .wd = 0.03, .clip_gradient = 1},
       each([](Told& s, std::size_t i) {
         const double g = s.g[i] + 0.03 * s.w[i];
         s.a[i] = 0.8 * s.a[i] + 0.2 * g;
@@ -183,7 +178,7 @@ TEST_CASE("Adam and AdamW follow their formulas over 50 steps", "[gluon][trainer
       }));
   check<optimizer::AdamW>(
       optimizer::AdamWOptions{
-          .learning_rate = 0.02, .beta1 = 0.8, .beta2 = 0.95, .epsilon = 1e-3, .weight_decay = 0.1, .clip_gradient = 1},
+          .learning_rate = 0.02, .beta1 = 0.8, .beta2 = 0.95, .epsilon = 1e-3, .wd = 0.1, .clip_gradient = 1},
       each([](Told& s, std::size_t i) {
         s.w[i] -= 0.02 * 0.1 * s.w[i];
         s.a[i] = 0.8 * s.a[i] + 0.2 * s.g[i];
@@ -203,7 +198,7 @@ TEST_CASE("RMSProp, AdaGrad and AdaDelta follow their formulas over 50 steps", "
               .momentum = momentum,
               .epsilon = 0.01,
               .centered = centered,
-              .weight_decay = 0.03,
+              .wd = 0.03,
               .clip_gradient = 1},
           each([=](Told& s, std::size_t i) {
             const double g = s.g[i] + 0.03 * s.w[i];
@@ -216,15 +211,14 @@ TEST_CASE("RMSProp, AdaGrad and AdaDelta follow their formulas over 50 steps", "
     }
   }
   check<optimizer::AdaGrad>(
-      optimizer::AdaGradOptions{.learning_rate = 0.1, .epsilon = 0.01, .weight_decay = 0.03, .clip_gradient = 1},
+      optimizer::AdaGradOptions{.learning_rate = 0.1, .epsilon = 0.01, .wd = 0.03, .clip_gradient = 1},
       each([](Told& s, std::size_t i) {
         const double g = s.g[i] + 0.03 * s.w[i];
         s.a[i] += g * g;
         s.w[i] -= 0.1 * g / (std::sqrt(s.a[i]) + 0.01);
       }));
   check<optimizer::AdaDelta>(
-      optimizer::AdaDeltaOptions{
-          .learning_rate = 0.7, .rho = 0.8, .epsilon = 1e-3, .weight_decay = 0.03, .clip_gradient = 1},
+      optimizer::AdaDeltaOptions{.learning_rate = 0.7, .rho = 0.8, .epsilon = 1e-3, .wd = 0.03, .clip_gradient = 1},
       each([](Told& s, std::size_t i) {
         const double g = s.g[i] + 0.03 * s.w[i];
         s.a[i] = 0.8 * s.a[i] + 0.2 * g * g;
@@ -236,8 +230,7 @@ TEST_CASE("RMSProp, AdaGrad and AdaDelta follow their formulas over 50 steps", "
 
 TEST_CASE("Ftrl and Signum follow their formulas over 50 steps", "[gluon][trainer]") {
   check<optimizer::Ftrl>(
-      optimizer::FtrlOptions{
-          .learning_rate = 0.2, .lamda1 = 0.3, .beta = 0.5, .weight_decay = 0.04, .clip_gradient = 1},
+      optimizer::FtrlOptions{.learning_rate = 0.2, .lamda1 = 0.3, .beta = 0.5, .wd = 0.04, .clip_gradient = 1},
       each([](Told& s, std::size_t i) {
         const double more = s.b[i] + s.g[i] * s.g[i];
         s.a[i] += s.g[i] - (std::sqrt(more) - std::sqrt(s.b[i])) / 0.2 * s.w[i];
@@ -248,7 +241,7 @@ TEST_CASE("Ftrl and Signum follow their formulas over 50 steps", "[gluon][traine
   for (const double momentum : {0.0, 0.75}) {
     check<optimizer::Signum>(
         optimizer::SignumOptions{
-            .learning_rate = 0.02, .momentum = momentum, .wd_lh = 0.1, .weight_decay = 0.03, .clip_gradient = 1},
+            .learning_rate = 0.02, .momentum = momentum, .wd_lh = 0.1, .wd = 0.03, .clip_gradient = 1},
         each([=](Told& s, std::size_t i) {
           s.a[i] = momentum * s.a[i] - (1 - momentum) * (s.g[i] + 0.03 * s.w[i]);
           s.w[i] = (1 - 0.02 * 0.1) * s.w[i] + 0.02 * sign(s.a[i]);
@@ -259,12 +252,7 @@ TEST_CASE("Ftrl and Signum follow their formulas over 50 steps", "[gluon][traine
 TEST_CASE("LARS and LAMB follow their formulas over 50 steps, with bounds that cut", "[gluon][trainer]") {
   check<optimizer::LARS>(
       optimizer::LARSOptions{
-          .learning_rate = 0.5,
-          .momentum = 0.8,
-          .eta = 0.05,
-          .epsilon = 0.01,
-          .weight_decay = 0.03,
-          .clip_gradient = 1},
+          .learning_rate = 0.5, .momentum = 0.8, .eta = 0.05, .epsilon = 0.01, .wd = 0.03, .clip_gradient = 1},
       [](Told& s) {
         const double of_w = s.norm(s.w), of_g = s.norm(s.g);
         const double ratio = of_w > 0 && of_g > 0 ? 0.05 * of_w / (of_g + 0.03 * of_w + 0.01) : 1;
@@ -286,7 +274,7 @@ TEST_CASE("LARS and LAMB follow their formulas over 50 steps, with bounds that c
               .lower_bound = low,
               .upper_bound = high,
               .bias_correction = corrects,
-              .weight_decay = 0.05,
+              .wd = 0.05,
               .clip_gradient = 1},
           [=, low = low, high = high](Told& s) {
             for (std::size_t i = 0; i < s.size(); ++i) {
@@ -322,7 +310,7 @@ TEST_CASE("Adafactor follows its formula over 50 steps, relative, scaled and cli
               .momentum = 0.4,
               .relative_step = relative,
               .scale_parameter = scales,
-              .weight_decay = 0.03,
+              .wd = 0.03,
               .clip_gradient = 1},
           [=](Told& s) {
             const Numbers u = factored_direction(s);

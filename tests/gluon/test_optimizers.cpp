@@ -30,18 +30,18 @@ Kind kind(const char* name, const Options& options) {
 std::vector<Kind> all_kinds() {
   using namespace gluon::optimizer;
   return {
-      kind<SGD>("SGD", SGDOptions{.momentum = 0.9, .weight_decay = 0.01, .multi_precision = true}),
-      kind<NAG>("NAG", NAGOptions{.weight_decay = 0.01, .clip_gradient = 0.5, .multi_precision = true}),
-      kind<Adam>("Adam", AdamOptions{.weight_decay = 0.01, .multi_precision = true}),
+      kind<SGD>("SGD", SGDOptions{.momentum = 0.9, .wd = 0.01, .multi_precision = true}),
+      kind<NAG>("NAG", NAGOptions{.wd = 0.01, .clip_gradient = 0.5, .multi_precision = true}),
+      kind<Adam>("Adam", AdamOptions{.wd = 0.01, .multi_precision = true}),
       kind<AdamW>("AdamW", AdamWOptions{.multi_precision = true}),
       kind<RMSProp>("RMSProp", RMSPropOptions{.momentum = 0.5, .centered = true, .multi_precision = true}),
       kind<AdaGrad>("AdaGrad", AdaGradOptions{.multi_precision = true}),
-      kind<AdaDelta>("AdaDelta", AdaDeltaOptions{.weight_decay = 0.01, .multi_precision = true}),
-      kind<Ftrl>("Ftrl", FtrlOptions{.lamda1 = 0.001, .weight_decay = 0.01, .multi_precision = true}),
+      kind<AdaDelta>("AdaDelta", AdaDeltaOptions{.wd = 0.01, .multi_precision = true}),
+      kind<Ftrl>("Ftrl", FtrlOptions{.lamda1 = 0.001, .wd = 0.01, .multi_precision = true}),
       kind<Signum>("Signum", SignumOptions{.wd_lh = 0.01, .multi_precision = true}),
-      kind<LARS>("LARS", LARSOptions{.momentum = 0.9, .eta = 0.1, .weight_decay = 0.01, .multi_precision = true}),
-      kind<LAMB>("LAMB", LAMBOptions{.weight_decay = 0.01, .multi_precision = true}),
-      kind<Adafactor>("Adafactor", AdafactorOptions{.momentum = 0.5, .weight_decay = 0.01, .multi_precision = true})};
+      kind<LARS>("LARS", LARSOptions{.momentum = 0.9, .eta = 0.1, .wd = 0.01, .multi_precision = true}),
+      kind<LAMB>("LAMB", LAMBOptions{.wd = 0.01, .multi_precision = true}),
+      kind<Adafactor>("Adafactor", AdafactorOptions{.momentum = 0.5, .wd = 0.01, .multi_precision = true})};
 }
 
 /// A small network, and what trains it.
@@ -202,7 +202,7 @@ TEST_CASE("Options of optimizers out of range are refused by name", "[gluon][tra
   for (const double bad : {k_nan, -1.0, k_inf}) {
     CHECK_THROWS_WITH(NAG({.momentum = bad}), contains("NAG: momentum is"));
     CHECK_THROWS_WITH(AdamW({.beta1 = bad}), contains("AdamW: beta1 is"));
-    CHECK_THROWS_WITH(AdamW({.weight_decay = bad}), contains("AdamW: weight_decay is"));
+    CHECK_THROWS_WITH(AdamW({.wd = bad}), contains("AdamW: wd is"));
     CHECK_THROWS_WITH(RMSProp({.rho = bad}), contains("RMSProp: rho is"));
     CHECK_THROWS_WITH(RMSProp({.epsilon = bad}), contains("RMSProp: epsilon is"));
     CHECK_THROWS_WITH(AdaGrad({.epsilon = bad}), contains("AdaGrad: epsilon is"));

@@ -139,14 +139,14 @@ void check_region(const Make& make) {
 
 TEST_CASE("a step that a sink took and runs again takes the rate and number of each step", "[gluon][trainer]") {
   check_sink([] { return SGD(); });
-  check_sink([] { return SGD({.momentum = 0.9, .weight_decay = 0.01}); });
+  check_sink([] { return SGD({.momentum = 0.9, .wd = 0.01}); });
   check_sink([] { return Adam(); });
 }
 
 TEST_CASE("a step that a region replays takes the rate and number of each step", "[gluon][trainer][gpu]") {
   SLUICE_NEEDS_GPUS(1);
   check_region([] { return SGD(); });
-  check_region([] { return SGD({.momentum = 0.9, .weight_decay = 0.01}); });
+  check_region([] { return SGD({.momentum = 0.9, .wd = 0.01}); });
   check_region([] { return Adam(); });
 }
 

@@ -52,7 +52,7 @@ Trail run_steps(const Program& program, const MakeStep& make_step) {
   if (program.adam)
     optimizer = std::make_unique<Adam>();
   else
-    optimizer = std::make_unique<SGD>(gluon::optimizer::SGDOptions{.momentum = 0.9, .weight_decay = 1e-3});
+    optimizer = std::make_unique<SGD>(gluon::optimizer::SGDOptions{.momentum = 0.9, .wd = 1e-3});
   Trainer trainer(net.collect_params(), std::move(optimizer));
   const gluon::loss::SoftmaxCrossEntropyLoss loss;
   auto step = make_step(net, loss, trainer);
@@ -187,7 +187,7 @@ struct Pair {
   }
 };
 
-constexpr gluon::optimizer::SGDOptions k_decaying = {.learning_rate = 0.1, .momentum = 0.9, .weight_decay = 0.05};
+constexpr gluon::optimizer::SGDOptions k_decaying = {.learning_rate = 0.1, .momentum = 0.9, .wd = 0.05};
 
 }  // namespace
 

@@ -51,7 +51,7 @@ TEST_CASE("SGD steps equal a plain loop", "[gluon][trainer]") {
   const double lr = 0.1, momentum = 0.9, decay = 0.01, batch = 4;
   ParameterDict dict = two_parameters();
   std::vector<double> w = flat(dict), m(w.size());
-  Trainer trainer(dict, SGD({.learning_rate = lr, .momentum = momentum, .weight_decay = decay}));
+  Trainer trainer(dict, SGD({.learning_rate = lr, .momentum = momentum, .wd = decay}));
   for (int step = 0; step < 5; ++step) {
     backward(dict);
     trainer.step(static_cast<std::int64_t>(batch));
@@ -67,7 +67,7 @@ TEST_CASE("Adam steps equal a plain loop", "[gluon][trainer]") {
   const double lr = 0.01, b1 = 0.9, b2 = 0.999, epsilon = 1e-8, decay = 0.02;
   ParameterDict dict = two_parameters();
   std::vector<double> w = flat(dict), m(w.size()), v(w.size());
-  Trainer trainer(dict, Adam({.learning_rate = lr, .weight_decay = decay}));
+  Trainer trainer(dict, Adam({.learning_rate = lr, .wd = decay}));
   for (int t = 1; t <= 5; ++t) {
     backward(dict);
     trainer.step(1);
@@ -86,7 +86,7 @@ TEST_CASE("multipliers and clipping reach the update", "[gluon][trainer]") {
   dict["a"].set_lr_mult(0);
   dict["b"].set_wd_mult(0);
   std::vector<double> w = flat(dict);
-  Trainer trainer(dict, SGD({.learning_rate = 1, .weight_decay = 0.5, .clip_gradient = 0.25}));
+  Trainer trainer(dict, SGD({.learning_rate = 1, .wd = 0.5, .clip_gradient = 0.25}));
   backward(dict);
   trainer.step(1);
   for (std::size_t i = 6; i < w.size(); ++i)
@@ -98,7 +98,7 @@ TEST_CASE("a parameter is spared the decay though all learn at one rate", "[gluo
   ParameterDict dict = two_parameters();
   dict["b"].set_wd_mult(0);
   std::vector<double> w = flat(dict);
-  Trainer trainer(dict, SGD({.learning_rate = 0.5, .weight_decay = 0.25}));
+  Trainer trainer(dict, SGD({.learning_rate = 0.5, .wd = 0.25}));
   backward(dict);
   trainer.step(1);
   for (std::size_t i = 0; i < w.size(); ++i)

@@ -2,9 +2,10 @@
 """The samples of networks on text and images: what they learn, write, and refuse. See harness.py."""
 import re
 
+import deeplab_weights
 import harness
 from harness import device, expect, run, succeeds
-from images import png, png_rows
+from images import jpeg, png, png_palette, png_rows
 
 
 def check_char_lm(folder):
@@ -94,6 +95,63 @@ def check_segmentation(folder):
     expect(run("segmentation", folder / "x.jpg", *small).returncode == 2, "PNG data under another name")
     for flag, value in (("--steps", 0), ("--size", 4), ("--lr", "x")):
         expect(run("segmentation", picture, flag, value).returncode == 2, f"segmentation {flag} {value}")
+
+
+def check_segmentation_masks(folder):
+    """Left is red, right is blue: colours that change places, or weights that do, give another mask."""
+    width, height = 96, 64
+    image, mask, weights = folder / "a.png", folder / "mask.png", folder / "deeplabv3_resnet50.safetensors"
+    image.write_bytes(png(width, height, 2, [[255, 0, 0] * (width // 2) + [0, 0, 255] * (width // 2)] * height))
+    deeplab_weights.write(weights, said=15)
+    small = ["--image", image, "--size", 64, "--device", device()]
+    result = run("segmentation", mask, "--model", "deeplabv3", "--weights", weights, *small)
+    expect(result.returncode == 0 and "random" not in result.stdout, "a mask by weights", result)
+    found = re.findall(r"^ *(\d+) ([a-z]+) +([0-9.]+) % of pixels$", result.stdout, re.MULTILINE)
+    expect({(number, name) for number, name, _ in found} == {("15", "person"), ("0", "background")}, f"{found}", result)
+    expect(abs(sum(float(part) for *_, part in found) - 100) < 0.02, f"parts of {found}", result)
+    rows = png_rows(mask.read_bytes(), 1)
+    expect(len(rows) == height and all(len(row) == width for row in rows), "a mask of the image's size")
+    expect(all(set(row[:32]) == {15} and set(row[64:]) == {0} for row in rows), "person on the left, ground on the right")
+    share = sum(row.count(15) for row in rows) / (width * height)
+    expect(f"{100 * share:.2f} % of pixels" in result.stdout, f"{share} of the mask is person", result)
+    palette = png_palette(mask.read_bytes())
+    expect(len(palette) == 21 and palette[:4] == [(0, 0, 0), (128, 0, 0), (0, 128, 0), (128, 128, 0)], f"{palette}")
+    expect(palette[15] == (192, 128, 128) and palette[20] == (0, 64, 128), f"Pascal VOC's colours: {palette}")
+
+    half = run("segmentation", folder / "half.png", "--model", "deeplabv3", "--weights", weights, *small, "--size", 32)
+    expect(half.returncode == 2, "a flag twice", half)
+    half = run("segmentation", folder / "half.png", "--model", "deeplabv3", "--weights", weights, *small[:2], "--size", 32, *small[4:])
+    expect(half.returncode == 0 and "seen as 48 x 32" in half.stdout, "seen smaller", half)
+    rows = png_rows((folder / "half.png").read_bytes(), 1)
+    expect(len(rows) == height and all(len(row) == width and row[0] == 15 and row[-1] == 0 for row in rows), "and enlarged")
+
+    result = run("segmentation", folder / "random.png", "--model", "deeplabv3_mobilenet_v3_large", *small)
+    expect(result.returncode == 0 and "the weights are random" in result.stdout, "without weights", result)
+    again = run("segmentation", folder / "again.png", "--model", "deeplabv3_mobilenet_v3_large", *small)
+    expect(again.returncode == 0, "again", again)
+    expect((folder / "again.png").read_bytes() == (folder / "random.png").read_bytes(), "the same seed, the same mask")
+    check_segmentation_refusals(folder, weights, small)
+
+
+def check_segmentation_refusals(folder, weights, small):
+    (folder / "torn.png").write_bytes((folder / "a.png").read_bytes()[:-60])
+    (folder / "grey.jpg").write_bytes(jpeg(24, 16, [[10 * y for _ in range(24)] for y in range(16)]))
+    mask, model = folder / "refused.png", ["--model", "deeplabv3"]
+    grey = ["--image", folder / "grey.jpg", *small[2:]]
+    result = run("segmentation", folder / "grey.png", "--model", "fcn", *grey)
+    expect(result.returncode == 0 and "24 x 16 pixels, seen as 96 x 64" in result.stdout, "a grey JPEG", result)
+    for arguments, word in ((["--image", folder / "absent.png"], "absent.png"), (["--image", folder / "torn.png"], "torn.png"),
+                            ([*grey, "--weights", folder / "absent.npz"], "absent.npz"),
+                            ([*grey, "--weights", folder / "torn.png"], "torn.png"),
+                            ([*grey, "--weights", weights, "--classes", 5], "deeplabv3_resnet50.safetensors")):
+        result = run("segmentation", mask, *model, *arguments)
+        expect(result.returncode == 1 and word in result.stderr, f"segmentation {arguments}", result)
+    for arguments, word in ((model, "--image"), ([*model, *grey, "--steps", 3], "--steps"), (grey, "--image"),
+                            (["--weights", weights], "--weights"), (["--model", "resnet"], "--model"),
+                            ([*model, *grey, "--classes", 257], "--classes")):
+        result = run("segmentation", mask, *arguments)
+        expect(result.returncode == 2 and word in result.stderr, f"segmentation {arguments}", result)
+    expect(not mask.exists(), "nothing is written")
 
 
 if __name__ == "__main__":

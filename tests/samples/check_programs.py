@@ -279,6 +279,9 @@ def check_inspect(folder):
         result = run("inspect", folder / "mlp", *flags, "--kernels", "--batch-size", 5, "--out", out, "--device", device())
         nodes = check_pictures(out, result)
         expect("SymbolBlock" in result.stdout and "float32 (5, 10)" in "".join(nodes), "a network from a file", result)
+        layers = re.findall(r"^  (the network|[0-9]+) +([A-Za-z]+)\((.*)\)$", result.stdout, re.MULTILINE)
+        expect(layers[0][:2] == ("the network", "Sequential"), f"what it was: {layers}", result)
+        expect(any(kind == "Dense" and "in_units=784" in options for _, kind, options in layers), f"layers: {layers}", result)
         titles = [box[4] for box in boxes_of(out / "graph_after.svg")]
         expect(any('layer <odd> & "so" (Tail) at a<b>&.cpp:7' in title for title in titles), f"names: {titles}")
         kernels = (out / "kernels.txt").read_text()

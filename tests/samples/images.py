@@ -35,6 +35,14 @@ def png_rows(content, channels):
     return rows
 
 
+def png_palette(content):
+    """The colours of a PNG whose pixels are numbers of them."""
+    at = content.index(b"PLTE")
+    length, = struct.unpack(">I", content[at - 4:at])
+    data = content[at + 4:at + 4 + length]
+    return [tuple(data[i:i + 3]) for i in range(0, length, 3)]
+
+
 ZIGZAG = sorted(range(64), key=lambda at: (at // 8 + at % 8, at // 8 if (at // 8 + at % 8) % 2 else at % 8))
 COSINES = [[math.cos((2 * x + 1) * u * math.pi / 16) * (math.sqrt(0.125) if u == 0 else 0.5) for x in range(8)] for u in range(8)]
 

@@ -81,6 +81,23 @@ TEST_CASE("a picture that cannot be written leaves the link to the device that s
   CHECK(std::filesystem::is_character_file("/dev/full"));
 }
 
+TEST_CASE("a picture with a palette is read as its colours, and refuses numbers without one", "[samples]") {
+  const sluice::test::TemporaryFolder folder;
+  Image image{
+      .height = 1, .width = 3, .channels = 1, .pixels = {2, 0, 1}, .palette = {{1, 2, 3}, {40, 50, 60}, {7, 8, 9}}};
+  write_png(folder / "out.png", image);
+  const Image back = read_png(folder / "out.png");
+  CHECK(back.channels == 3);
+  CHECK(back.pixels == std::vector<std::uint8_t>{7, 8, 9, 1, 2, 3, 40, 50, 60});
+  image.palette.pop_back();
+  CHECK_THROWS_AS(encode_png(image), sluice::Error);
+  image.palette.resize(257);
+  CHECK_THROWS_AS(encode_png(image), sluice::Error);
+  image.palette.resize(4);
+  image.channels = 3;
+  CHECK_THROWS_AS(encode_png(image), sluice::Error);
+}
+
 TEST_CASE("mistakes come with the surest first", "[samples]") {
   CHECK(confident_mistakes(five_images(), 25) == std::vector<std::int64_t>{1, 3});
   CHECK(confident_mistakes(five_images(), 1) == std::vector<std::int64_t>{1});

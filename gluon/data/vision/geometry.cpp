@@ -31,20 +31,6 @@ void by_size(std::size_t bytes, const Call& call) {
   }
 }
 
-// Sine and cosine; of quarter turns exact.
-struct Turn {
-  double sin, cos;
-  explicit Turn(double degrees) {
-    const double radians = degrees * (std::numbers::pi / 180);
-    sin = std::sin(radians);
-    cos = std::cos(radians);
-    for (double* part : {&sin, &cos}) {
-      if (const double whole = std::round(*part); std::abs(*part - whole) < 1e-12)
-        *part = whole;
-    }
-  }
-};
-
 template <class T>
 struct Sampler {
   const T* pixels;
@@ -92,6 +78,16 @@ double growth(double height, double width, double degrees) {
 }
 
 }  // namespace
+
+Turn::Turn(double degrees) {
+  const double radians = degrees * (std::numbers::pi / 180);
+  sin = std::sin(radians);
+  cos = std::cos(radians);
+  for (double* part : {&sin, &cos}) {
+    if (const double whole = std::round(*part); std::abs(*part - whole) < 1e-12)
+      *part = whole;
+  }
+}
 
 void check_image(const char* transform, const ArraySpec& in) {
   require<ShapeError>(in.shape.ndim() == 3 && in.shape.size() > 0, [&] {

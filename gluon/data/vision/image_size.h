@@ -21,4 +21,10 @@ struct InterpolationOptions {
   bool antialias = false;
 };
 
+/// How images are rotated. Both at once are refused.
+struct RotateOptions {
+  bool zoom_in = false;   // magnified until no corner is black
+  bool zoom_out = false;  // reduced until all of the image shows
+};
+
 }  // namespace sluice::gluon::data::vision

@@ -23,6 +23,7 @@ namespace sluice::gluon::data::vision::transforms {
 
 using data::Compose;
 using vision::Normalize;
+using vision::RotateOptions;
 using vision::ToTensor;
 
 /// Elements of another type, converted as by NDArray::astype, of arrays of any shape, uint8 or float32.
@@ -88,12 +89,6 @@ class SLUICE_API CropResize {
   std::int64_t x_, y_, width_, height_;
   std::optional<ImageSize> size_;
   InterpolationOptions interpolation_;
-};
-
-/// Of Rotate and RandomRotation. Both at once are refused.
-struct RotateOptions {
-  bool zoom_in = false;   // magnified until no corner is black
-  bool zoom_out = false;  // reduced until all of the image shows
 };
 
 /// An image turned around its middle, counter-clockwise, in a frame of the same size; black where nothing was. Places

@@ -18,6 +18,8 @@ class NodeReader {
 
   void add_input(const JsonPlace& place);
   void add_node(const JsonPlace& place);
+  /// An attribute's value, as value_text() writes it.
+  AttributeValue value_of(const JsonPlace& place) const;
   /// The value of that number.
   ValueId known(const JsonPlace& place) const;
 
@@ -27,7 +29,6 @@ class NodeReader {
   ValueId define(const JsonPlace& place, ArraySpec spec, Source source);
   ValueId operand(const JsonPlace& place);
   void check_view(const JsonPlace& place, const Node& node);
-  AttributeValue value_of(const JsonPlace& place) const;
   Attributes attributes_of(const Operator& op, const JsonPlace& place) const;
   SourceLocation site_of(const JsonPlace& place) const;
 

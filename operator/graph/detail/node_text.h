@@ -9,6 +9,9 @@
 
 namespace sluice::graph {
 
+/// An attribute's value as a file writes it; `here`: the device that is the reader's.
+std::string value_text(const AttributeValue& value, std::optional<Device> here);
+
 /// Values and nodes of a graph as a file writes them.
 class NodeText {
  public:

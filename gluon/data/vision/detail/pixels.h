@@ -33,6 +33,11 @@ void crop(const TensorView& in, const CropBox& box, const TensorView& out, const
 void resample(const TensorView& in, const CropBox& box, const TensorView& out, const InterpolationOptions& how);
 /// Any element type; axis 0: upside down, 1: left and right change places.
 void flip(const TensorView& in, int axis, const TensorView& out);
+/// Sine and cosine; of quarter turns exact.
+struct Turn {
+  double sin, cos;
+  explicit Turn(double degrees);
+};
 /// Turned around its middle, counter-clockwise, and magnified by 1 / `step`; black where nothing was.
 void rotate(const TensorView& in, double degrees, double step, const TensorView& out);
 /// The `step` with which a rotated image fills `size` (in), or lies in it as a whole (out).

@@ -1,11 +1,10 @@
-// A UNet learns which pixels belong to discs and which to squares, on pictures that are drawn here, and paints what it
-// sees: the picture, what is there and what it says of it, side by side.
+#include "samples/segmentation/shapes.h"
+
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
-#include <filesystem>
 #include <random>
 #include <string>
 #include <vector>
@@ -14,25 +13,16 @@
 
 #include <sluice/sluice.h>
 
-#include "samples/support/flags.h"
 #include "samples/support/interrupt.h"
 #include "samples/support/png_image.h"
-#include "samples/support/run_main.h"
-#include "samples/support/safe_file.h"
 
-namespace {
+namespace samples {
 
 using namespace sluice;
 
-enum Class : std::int32_t { k_ground, k_disc, k_square, k_classes };
+namespace {
 
-struct Options {
-  Device device = num_gpus() > 0 ? gpu(0) : cpu();
-  std::filesystem::path output;
-  std::int64_t steps = 150, batch = 8, side = 48, channels = 8;
-  double learning_rate = 1e-2;
-  std::uint64_t seed = 1;
-};
+enum Class : std::int32_t { k_ground, k_disc, k_square, k_classes };
 
 /// Pictures (N, 3, side, side) and the class of each pixel (N, side, side).
 struct Batch {
@@ -82,7 +72,7 @@ class Painter {
   std::mt19937_64 draw_;
 };
 
-void train(const gluon::Block& net, Painter& painter, const Options& options) {
+void train(const gluon::Block& net, Painter& painter, const ShapesOptions& options) {
   gluon::Trainer trainer(net.collect_params(), gluon::optimizer::Adam({.learning_rate = options.learning_rate}));
   // Down at the end: running statistics are those of other weights otherwise.
   trainer.set_schedule(gluon::lr_scheduler::CosineScheduler(
@@ -94,7 +84,7 @@ void train(const gluon::Block& net, Painter& painter, const Options& options) {
   for (std::int64_t i = 1; i <= options.steps; ++i) {
     const Batch batch = painter.paint(options.batch, options.device);
     mean_loss.update(step(batch.pictures, batch.classes).losses);
-    samples::end_if_interrupted();
+    end_if_interrupted();
     if (i % every == 0 || i == options.steps) {
       fmt::print("step {:4}: loss {:.3f}\n", i, mean_loss.get().second);
       std::fflush(stdout);
@@ -125,11 +115,10 @@ void print_quality(const std::vector<std::int32_t>& is, const std::vector<std::i
 }
 
 /// A row a picture: it, what is there, what is said.
-samples::Image painted(
-    const NDArray& pictures, const std::vector<std::int32_t>& is, const std::vector<std::int32_t>& said) {
+Image painted(const NDArray& pictures, const std::vector<std::int32_t>& is, const std::vector<std::int32_t>& said) {
   constexpr std::array<std::array<std::uint8_t, 3>, k_classes> colours = {{{0, 0, 0}, {240, 160, 40}, {60, 140, 240}}};
   const std::int64_t count = pictures.shape()[0], side = pictures.shape()[2];
-  samples::Image image{count * side, 3 * side, 3, {}};
+  Image image{count * side, 3 * side, 3, {}};
   image.pixels.resize(static_cast<std::size_t>(image.height * image.width * 3));
   const std::vector<std::uint8_t> seen =
       clip(pictures * 255, 0, 255).astype(uint8).transpose({0, 2, 3, 1}).to_vector<std::uint8_t>();
@@ -149,10 +138,9 @@ samples::Image painted(
   return image;
 }
 
-int run(const Options& options) {
-  samples::check_target("output", options.output);
-  samples::catch_interrupts();
-  random::seed(options.seed);
+}  // namespace
+
+void paint_shapes(const ShapesOptions& options, const std::filesystem::path& output) {
   gluon::model_zoo::segmentation::UNet net({.classes = k_classes, .channels = options.channels, .levels = 3});
   net.initialize(gluon::init::Xavier(), options.device);
   fmt::print("pictures of {0} x {0}; on {1}\n", options.side, to_string(options.device));
@@ -162,36 +150,8 @@ int run(const Options& options) {
   const std::vector<std::int32_t> is = fresh.classes.to_vector<std::int32_t>();
   const std::vector<std::int32_t> said = argmax(net(fresh.pictures), 1).astype(int32).to_vector<std::int32_t>();
   print_quality(is, said);
-  samples::write_png(options.output, painted(fresh.pictures, is, said));
-  fmt::print("{}: pictures, what is there, what the network says\n", options.output.string());
-  return 0;
+  write_png(output, painted(fresh.pictures, is, said));
+  fmt::print("{}: pictures, what is there, what the network says\n", output.string());
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
-  Options options;
-  samples::CommandLine command(
-      "A UNet learns which pixels are discs and which are squares, and paints what it sees of new pictures.");
-  command.add_device_flag(options.device);
-  command.add_option("output", options.output, "The PNG to write").required().check({[](const std::string& name) {
-    return std::filesystem::path(name).extension() == ".png" ? std::string() : "the picture is a PNG: NAME.png";
-  }});
-  command.add_option("--steps", options.steps, "Training steps")
-      .check(samples::whole_within(1, 1'000'000))
-      .with_default();
-  command.add_option("--batch", options.batch, "Pictures in a batch")
-      .check(samples::whole_within(1, 4096))
-      .with_default();
-  command.add_option("--size", options.side, "Side of the pictures, which 8 divides")
-      .check(samples::whole_within(8, 1024))
-      .with_default();
-  command.add_option("--channels", options.channels, "Channels at the first level")
-      .check(samples::whole_within(1, 256))
-      .with_default();
-  command.add_option("--lr", options.learning_rate, "Learning rate")
-      .check(samples::finite_within({.low = 0, .high = 1}))
-      .with_default();
-  command.add_option("--seed", options.seed, "Of all random numbers").check(samples::whole_number()).with_default();
-  return samples::run_main(command, argc, argv, [&] { return run(options); });
-}
+}  // namespace samples
