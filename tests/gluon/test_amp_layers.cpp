@@ -42,7 +42,7 @@ std::vector<Layer> layers() {
       layer<nn::Dense>("Dense", {4, 5}, [] { return nn::Dense(6, {.activation = "sigmoid"}); })};
 }
 
-std::vector<float> floats(const NDArray& array) {
+std::vector<float> floats_of(const NDArray& array) {
   return values(array.astype(float32));
 }
 
@@ -66,7 +66,7 @@ std::vector<std::vector<float>> run(const Layer& layer, std::optional<DType> low
   }
   CHECK(loss.dtype() == float32);
   loss.backward();
-  std::vector<std::vector<float>> all{floats(y)};
+  std::vector<std::vector<float>> all{floats_of(y)};
   for (const auto& [name, parameter] : net->collect_params()) {
     CHECK(parameter.grad().dtype() == float32);
     all.push_back(values(parameter.grad()));

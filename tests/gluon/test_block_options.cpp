@@ -13,7 +13,7 @@ namespace rnn = gluon::rnn;
 
 namespace {
 
-std::string text_of(const gluon::Block& block) {
+std::string text_of_block(const gluon::Block& block) {
   std::ostringstream out;
   out << block;
   CHECK(out.str() == to_string(block));
@@ -41,7 +41,7 @@ TEST_CASE("A network is printed as a tree of layers with their options", "[gluon
       std::move(body),
       nn::Dropout(0.25));
   CHECK(
-      text_of(net) ==
+      text_of_block(net) ==
       "Sequential(\n"
       "  (0): Conv2D(4 -> 8, kernel_size=(3, 2), strides=(2, 2), padding=(1, 0), groups=2, activation=relu)\n"
       "  (1): BatchNorm(momentum=0.5, scale=false, in_channels=None)\n"
@@ -54,8 +54,8 @@ TEST_CASE("A network is printed as a tree of layers with their options", "[gluon
       ")");
   net.initialize();
   net(ones({1, 4, 7, 7}));
-  CHECK(text_of(*net[1]) == "BatchNorm(momentum=0.5, scale=false, in_channels=8)");
-  CHECK(text_of(*net[3]).find("(0): Dense(16 -> 4, use_bias=false)") != std::string::npos);
+  CHECK(text_of_block(*net[1]) == "BatchNorm(momentum=0.5, scale=false, in_channels=8)");
+  CHECK(text_of_block(*net[3]).find("(0): Dense(16 -> 4, use_bias=false)") != std::string::npos);
 }
 
 TEST_CASE("Options are values by name, sizes as they are when asked, after sharing too", "[gluon][summary]") {
@@ -80,7 +80,7 @@ TEST_CASE("Options are values by name, sizes as they are when asked, after shari
 }
 
 TEST_CASE("Layers of all families say their options", "[gluon][summary]") {
-  const auto says = [](const gluon::Block& block, const std::string& wanted) { CHECK(text_of(block) == wanted); };
+  const auto says = [](const gluon::Block& block, const std::string& wanted) { CHECK(text_of_block(block) == wanted); };
   says(nn::Activation("gelu"), "Activation(activation=gelu)");
   says(
       nn::AvgPool1D(3, {.strides = 1, .count_include_pad = false}),
@@ -104,7 +104,7 @@ TEST_CASE("Layers of all families say their options", "[gluon][summary]") {
   says(gluon::loss::HuberLoss({.rho = 2, .weight = 0.5}), "HuberLoss(weight=0.5, rho=2.0)");
   says(gluon::loss::L2Loss(), "L2Loss()");
   says(gluon::loss::TripletLoss({.margin = 2}), "TripletLoss(margin=2.0)");
-  CHECK(text_of(nn::MultiHeadAttention(4, 2, {.causal = true}))
+  CHECK(text_of_block(nn::MultiHeadAttention(4, 2, {.causal = true}))
             .starts_with(
                 "MultiHeadAttention(units=4, num_heads=2, causal=true,\n  (query): Dense(None -> 4, flatten=false)\n"));
 }

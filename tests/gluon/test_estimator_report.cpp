@@ -15,7 +15,7 @@ using sluice::test::contains;
 
 namespace {
 
-std::int64_t count_of(const std::string& text, const std::string& pattern) {
+std::int64_t times_in(const std::string& text, const std::string& pattern) {
   const std::regex wanted(pattern);
   return std::distance(std::sregex_iterator(text.begin(), text.end(), wanted), std::sregex_iterator());
 }
@@ -47,29 +47,29 @@ TEST_CASE("A page holds what it is given, and no character of it becomes markup"
   page.add_list(bad, {{bad, bad}});
   const std::string text = page.html(bad);
   CHECK(text.find(bad) == std::string::npos);
-  CHECK(count_of(text, safe) >= 17);
+  CHECK(times_in(text, safe) >= 17);
   CHECK_THAT(text, contains("2 of 3 " + safe + " of " + safe + " taken for 1\""));  // a class without a name
-  CHECK(count_of(text, "<section>") == count_of(text, "</section>"));
-  CHECK(count_of(text, "<section>") == 5);
+  CHECK(times_in(text, "<section>") == times_in(text, "</section>"));
+  CHECK(times_in(text, "<section>") == 5);
 }
 
 TEST_CASE("Curves leave out what cannot be drawn, and end where nothing can", "[gluon][estimator]") {
   const double nan = std::nan(""), inf = std::numeric_limits<double>::infinity();
-  CHECK(count_of(page_of({.name = "loss", .training = {nan, inf, -inf}}), "<svg") == 0);
-  CHECK(count_of(page_of({.name = "loss"}), "<svg") == 0);
+  CHECK(times_in(page_of({.name = "loss", .training = {nan, inf, -inf}}), "<svg") == 0);
+  CHECK(times_in(page_of({.name = "loss"}), "<svg") == 0);
   const std::string gap = page_of({.name = "loss", .training = {3, 2, nan, 1, 1}, .validation = {nan, 2}});
-  CHECK(count_of(gap, "<polyline class=\"train\"") == 2);
-  CHECK(count_of(gap, "<polyline class=\"test\"") == 1);
-  CHECK(count_of(gap, "<circle") == 5);
+  CHECK(times_in(gap, "<polyline class=\"train\"") == 2);
+  CHECK(times_in(gap, "<polyline class=\"test\"") == 1);
+  CHECK(times_in(gap, "<circle") == 5);
   CHECK(gap.find("nan") == std::string::npos);
   for (const double value : {0.0, 5.0, -1e299, 1e-310, 1e20, std::numeric_limits<double>::max()}) {
     CAPTURE(value);
     const std::string text = page_of({.name = "loss", .training = {value, value, -value}});
     CHECK(text.find("nan") == std::string::npos);
     CHECK(text.find("inf") == std::string::npos);
-    CHECK(count_of(text, "class=\"grid\"") <= 12);
+    CHECK(times_in(text, "class=\"grid\"") <= 12);
   }
-  CHECK(count_of(page_of({.name = "loss", .training = std::vector<double>(61, 1)}), "<circle") == 0);
+  CHECK(times_in(page_of({.name = "loss", .training = std::vector<double>(61, 1)}), "<circle") == 0);
 }
 
 TEST_CASE("Scores of classes want a square of counts", "[gluon][estimator]") {
@@ -99,13 +99,13 @@ TEST_CASE("An estimator's page shows each epoch's figures and why training ended
       text, contains("<h1>Sums</h1>") && contains("<dt>width</dt><dd>8</dd>") && contains("<dt>optimizer</dt><dd>SGD"));
   CHECK_THAT(text, contains("training loss") && contains("validation loss") && !contains("error"));
   CHECK_THAT(text, contains("<dt>ended</dt><dd>3 epochs are done</dd>"));
-  CHECK(count_of(rows_of(handler->page()), "<tr><td>") == 3);
-  CHECK(count_of(rows_of(handler->page()), "<td>-</td>") == 2);  // epochs without validation
-  CHECK(count_of(text, "<polyline class=\"train\"") == 1);
-  CHECK(count_of(text, "<circle class=\"train\"") == 3);
-  CHECK(count_of(text, "<circle class=\"test\"") == 1);
+  CHECK(times_in(rows_of(handler->page()), "<tr><td>") == 3);
+  CHECK(times_in(rows_of(handler->page()), "<td>-</td>") == 2);  // epochs without validation
+  CHECK(times_in(text, "<polyline class=\"train\"") == 1);
+  CHECK(times_in(text, "<circle class=\"train\"") == 3);
+  CHECK(times_in(text, "<circle class=\"test\"") == 1);
   estimator.fit(training.loader, {.epochs = 1, .handlers = {handler}, .log = false});
-  CHECK(count_of(rows_of(handler->page()), "<tr><td>") == 4);
+  CHECK(times_in(rows_of(handler->page()), "<tr><td>") == 4);
 }
 
 TEST_CASE("The confusion matrix on the page is that of the last validation", "[gluon][estimator]") {
@@ -147,11 +147,11 @@ TEST_CASE("A page goes on after a checkpoint, and says where an error ended trai
     estimator.fit(training.loader, {.epochs = 4, .validation = training.validation, .handlers = all, .log = false});
   };
   fit("parts", 12);  // in the third epoch
-  CHECK(count_of(rows_of(folder / "parts/index.html"), "<tr><td>") == 2);
+  CHECK(times_in(rows_of(folder / "parts/index.html"), "<tr><td>") == 2);
   fit("parts", 0);
   fs::remove_all(folder / "kept");
   fit("whole", 0);
-  CHECK(count_of(rows_of(folder / "whole/index.html"), "<tr><td>") == 4);
+  CHECK(times_in(rows_of(folder / "whole/index.html"), "<tr><td>") == 4);
   CHECK(rows_of(folder / "parts/index.html") == rows_of(folder / "whole/index.html"));
   fs::remove_all(folder / "kept");
   CHECK_THROWS_WITH(fit("broken", 0, true), contains("planted"));

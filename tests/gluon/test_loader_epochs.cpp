@@ -17,7 +17,7 @@ using namespace gluon::data;
 namespace {
 
 // Samples that cannot be read from one on; the first one stays readable, a loader asks for its shape.
-struct Failing {
+struct FailingEpoch {
   std::int64_t from;
   std::shared_ptr<std::atomic<int>> tried = std::make_shared<std::atomic<int>>(0);
   std::shared_ptr<Gate> gate = {};  // opened before a bad sample throws
@@ -46,7 +46,7 @@ std::vector<Case> cases() {
       {"by a function", {.batch_size = 8, .batchify = batchify::Group(batchify::Stack(), batchify::Stack())}}};
 }
 
-void wait_until_tried(const Failing& data, int times) {
+void wait_until_tried(const FailingEpoch& data, int times) {
   while (data.tried->load() < times)
     std::this_thread::yield();
 }
@@ -58,7 +58,7 @@ TEST_CASE("Nobody hears of a bad batch that was prepared and never used", "[gluo
     DYNAMIC_SECTION(name) {
       Engine engine({.workers = 2});
       const EngineScope here(engine);
-      const Failing data{.from = 8};
+      const FailingEpoch data{.from = 8};
       {
         DataLoader loader(data, options);
         for (const Batch& batch : loader) {
@@ -77,7 +77,7 @@ TEST_CASE("A bad batch may fail after its epoch was left, too", "[gluon][data]")
     DYNAMIC_SECTION(name) {
       Engine engine({.workers = 2});
       const EngineScope here(engine);
-      Failing data{.from = 8};
+      FailingEpoch data{.from = 8};
       data.gate = std::make_shared<Gate>();
       {
         DataLoader loader(data, options);
@@ -96,7 +96,7 @@ TEST_CASE("What was dropped before its turn is not read at all", "[gluon][data]"
   Engine engine({.workers = 1});
   const EngineScope here(engine);
   Gate gate;
-  const Failing data{.from = 1};
+  const FailingEpoch data{.from = 1};
   DataLoader loader(data, {.batch_size = 8});
   engine.push({.name = "holds the worker"}, [&] { gate.wait(); });
   { const auto epoch = loader.begin(); }
@@ -108,7 +108,7 @@ TEST_CASE("What was dropped before its turn is not read at all", "[gluon][data]"
 TEST_CASE("A bad batch that the program was given is told of", "[gluon][data]") {
   Engine engine({.workers = 2});
   const EngineScope here(engine);
-  const Failing data{.from = 8};
+  const FailingEpoch data{.from = 8};
   {
     DataLoader loader(data, {.batch_size = 8, .prefetch = 0});
     int n = 0;
@@ -125,7 +125,7 @@ TEST_CASE("A bad batch that the program was given is told of", "[gluon][data]") 
 TEST_CASE("The error of a batch does not hide behind that of one that was dropped", "[gluon][data]") {
   Engine engine({.workers = 2});
   const EngineScope here(engine);
-  const Failing data{.from = 8};
+  const FailingEpoch data{.from = 8};
   DataLoader loader(data, {.batch_size = 8, .batchify = batchify::Group(batchify::Stack(), batchify::Stack())});
   std::string told;
   try {

@@ -16,7 +16,7 @@ namespace {
 /// What labels a loss takes.
 enum class Labels { any, signs, bits, shares, counts };
 
-struct Case {
+struct LossCase {
   std::string name;
   std::shared_ptr<gluon::Block> loss;
   std::function<double(double, double)> formula;  // of a prediction and a label
@@ -47,7 +47,7 @@ std::shared_ptr<gluon::Block> made(Options... options) {
   return std::make_shared<L>(options...);
 }
 
-std::vector<Case> cases_of_numbers() {
+std::vector<LossCase> cases_of_numbers() {
   return {
       {"L2", made<L2Loss>(), [](double p, double y) { return (p - y) * (p - y) / 2; }},
       {"L1", made<L1Loss>(), [](double p, double y) { return std::abs(p - y); }},
@@ -72,7 +72,7 @@ std::vector<Case> cases_of_numbers() {
   };
 }
 
-std::vector<Case> cases_of_classes() {
+std::vector<LossCase> cases_of_classes() {
   using P = PoissonNLLOptions;
   return {
       {"hinge", made<HingeLoss>(), [](double p, double y) { return std::max(0.0, 1 - p * y); }, Labels::signs},
@@ -115,8 +115,8 @@ std::vector<Case> cases_of_classes() {
   };
 }
 
-std::vector<Case> all_cases() {
-  std::vector<Case> all = cases_of_numbers(), more = cases_of_classes();
+std::vector<LossCase> all_cases() {
+  std::vector<LossCase> all = cases_of_numbers(), more = cases_of_classes();
   all.insert(all.end(), more.begin(), more.end());
   return all;
 }
@@ -138,13 +138,13 @@ NDArray draw_labels(Labels of, const Shape& shape, std::uint64_t seed) {
 }
 
 /// What an element of so many has of its sample's loss.
-double share_of(const Case& each, std::size_t width) {
+double share_of(const LossCase& each, std::size_t width) {
   return each.name.starts_with("KL") ? 1 : 1 / static_cast<double>(width);
 }
 
 /// The means of formula times weight over all but the first axis; divergences are sums.
 std::vector<double> by_formula(
-    const Case& each, const NDArray& predictions, const NDArray& labels, const std::vector<double>& weights = {}) {
+    const LossCase& each, const NDArray& predictions, const NDArray& labels, const std::vector<double>& weights = {}) {
   const auto p = predictions.to_vector<double>(), y = labels.to_vector<double>();
   const auto n = static_cast<std::size_t>(predictions.shape()[0]), width = p.size() / n;
   const double share = share_of(each, width);
@@ -166,7 +166,7 @@ void check_close(const NDArray& found, const std::vector<double>& wanted, double
 }  // namespace
 
 TEST_CASE("Losses of elements give what their formulas give, and so do their gradients", "[gluon][loss]") {
-  for (const Case& each : all_cases()) {
+  for (const LossCase& each : all_cases()) {
     CAPTURE(each.name);
     NDArray x = random_array({3, 5, 2}, 7, each.low, each.high, float64);
     const NDArray labels = draw_labels(each.labels, {3, 5, 2}, 11);
@@ -194,7 +194,7 @@ TEST_CASE("Losses of elements give what their formulas give, and so do their gra
 
 TEST_CASE("Weights of samples, of elements, and of the first axes alone", "[gluon][loss]") {
   const NDArray whole = random_array({3, 5, 2}, 3, 0, 2, float64);
-  for (const Case& each : all_cases()) {
+  for (const LossCase& each : all_cases()) {
     CAPTURE(each.name);
     const NDArray x = random_array({3, 5, 2}, 7, each.low, each.high, float64),
                   labels = draw_labels(each.labels, {3, 5, 2}, 11);
@@ -222,7 +222,7 @@ TEST_CASE("Weights of samples, of elements, and of the first axes alone", "[gluo
 namespace {
 
 /// What a loss gives for batches of several sizes, with and without weights, and its gradients.
-std::vector<std::vector<double>> all_of(const Case& each) {
+std::vector<std::vector<double>> all_of(const LossCase& each) {
   std::vector<std::vector<double>> found;
   for (const std::int64_t n : {4, 3, 1}) {
     NDArray x = random_array({n, 6}, 5, each.low, each.high);
@@ -245,7 +245,7 @@ std::vector<std::vector<double>> all_of(const Case& each) {
 }  // namespace
 
 TEST_CASE("Losses of batches of any size are hybridized what they are without", "[gluon][loss][hybrid]") {
-  for (const Case& each : all_cases()) {
+  for (const LossCase& each : all_cases()) {
     CAPTURE(each.name);
     const auto plain = all_of(each);
     each.loss->hybridize();
@@ -254,7 +254,7 @@ TEST_CASE("Losses of batches of any size are hybridized what they are without", 
 }
 
 TEST_CASE("Losses of half numbers are near those of float64", "[gluon][loss]") {
-  for (const Case& each : all_cases()) {
+  for (const LossCase& each : all_cases()) {
     for (const DType dtype : {float16, bfloat16}) {
       CAPTURE(each.name, dtype);
       const NDArray x = random_array({4, 6}, 5, each.low, each.high, dtype),

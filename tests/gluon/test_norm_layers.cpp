@@ -14,7 +14,7 @@ namespace nn = gluon::nn;
 
 namespace {
 
-struct Layer {
+struct NormLayer {
   std::string name;
   std::shared_ptr<gluon::Block> block;
   Shape x;
@@ -23,7 +23,7 @@ struct Layer {
   std::function<NDArray(const NDArray& x, const NDArray& gamma, const NDArray& beta)> f;
 };
 
-std::vector<Layer> layers() {
+std::vector<NormLayer> norm_layers() {
   return {
       {"LayerNorm",
        std::make_shared<nn::LayerNorm>(),
@@ -66,8 +66,8 @@ std::vector<Layer> layers() {
 }  // namespace
 
 TEST_CASE(
-    "Layers that normalise rows find their shapes and compute what their operators do", "[gluon][layers][norms]") {
-  for (const Layer& layer : layers()) {
+    "Layers that normalise rows find their shapes and compute what their operators do", "[gluon][norm_layers][norms]") {
+  for (const NormLayer& layer : norm_layers()) {
     CAPTURE(layer.name);
     layer.block->initialize();
     const NDArray x = random_array(layer.x, 1, -2, 3);
@@ -94,7 +94,8 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("Layers that normalise rows leave out what is not trained, and take half types", "[gluon][layers][norms]") {
+TEST_CASE(
+    "Layers that normalise rows leave out what is not trained, and take half types", "[gluon][norm_layers][norms]") {
   nn::LayerNorm layer({.center = false, .scale = false, .in_channels = 4});
   nn::InstanceNorm instance;
   nn::RMSNorm rms({.scale = false, .in_channels = 4});
@@ -116,7 +117,8 @@ TEST_CASE("Layers that normalise rows leave out what is not trained, and take ha
 }
 
 TEST_CASE(
-    "Layers that normalise rows go on after a file that holds some of their parameters", "[gluon][layers][norms]") {
+    "Layers that normalise rows go on after a file that holds some of their parameters",
+    "[gluon][norm_layers][norms]") {
   const TemporaryFolder folder;
   save(folder / "part.npz", {{"gamma", full({4}, 3)}});
   nn::LayerNorm layer;
@@ -128,7 +130,8 @@ TEST_CASE(
 }
 
 TEST_CASE(
-    "Layers that normalise rows refuse options that make no sense, and name themselves", "[gluon][layers][norms]") {
+    "Layers that normalise rows refuse options that make no sense, and name themselves",
+    "[gluon][norm_layers][norms]") {
   CHECK_THROWS_AS(nn::LayerNorm({.epsilon = -1}), ValueError);
   CHECK_THROWS_AS(nn::LayerNorm({.in_channels = -1}), ValueError);
   CHECK_THROWS_AS(nn::RMSNorm({.epsilon = std::nan("")}), ValueError);

@@ -1,4 +1,5 @@
-// Layers around one function of elements: values, PReLU's parameter and its gradient, hybridized, and what they refuse.
+// Layers around one function of elements: values_of, PReLU's parameter and its gradient, hybridized, and what they
+// refuse.
 #include <cmath>
 #include <string>
 #include <vector>
@@ -18,7 +19,7 @@ const NDArray& points() {
   return x;
 }
 
-std::vector<float> values(const NDArray& array) {
+std::vector<float> values_of(const NDArray& array) {
   return array.to_vector<float>();
 }
 
@@ -26,15 +27,15 @@ std::vector<float> values(const NDArray& array) {
 
 TEST_CASE("layers of one function are that function", "[gluon][layers]") {
   const NDArray& x = points();
-  CHECK(values(nn::LeakyReLU(0.25)(x)) == values(leaky_relu(x, 0.25)));
-  CHECK(values(nn::LeakyReLU(0)(x)) == values(relu(x)));
-  CHECK(values(nn::ELU()(x)) == values(elu(x, 1)));
-  CHECK(values(nn::ELU(0.5)(x)) == values(elu(x, 0.5)));
-  CHECK(values(nn::SELU()(x)) == values(selu(x)));
-  CHECK(values(nn::GELU()(x)) == values(gelu(x)));
-  CHECK(values(nn::GELU(nn::GELUForm::tanh)(x)) == values(gelu_tanh(x)));
-  CHECK(values(nn::SiLU()(x)) == values(silu(x)));
-  CHECK(values(nn::Swish()(x)) == values(silu(x)));
+  CHECK(values_of(nn::LeakyReLU(0.25)(x)) == values_of(leaky_relu(x, 0.25)));
+  CHECK(values_of(nn::LeakyReLU(0)(x)) == values_of(relu(x)));
+  CHECK(values_of(nn::ELU()(x)) == values_of(elu(x, 1)));
+  CHECK(values_of(nn::ELU(0.5)(x)) == values_of(elu(x, 0.5)));
+  CHECK(values_of(nn::SELU()(x)) == values_of(selu(x)));
+  CHECK(values_of(nn::GELU()(x)) == values_of(gelu(x)));
+  CHECK(values_of(nn::GELU(nn::GELUForm::tanh)(x)) == values_of(gelu_tanh(x)));
+  CHECK(values_of(nn::SiLU()(x)) == values_of(silu(x)));
+  CHECK(values_of(nn::Swish()(x)) == values_of(silu(x)));
   CHECK(test::differences(nn::Swish(2)(x), x * sigmoid(2 * x)) == "");
   CHECK_THROWS_AS(nn::LeakyReLU(-0.1), ValueError);
   CHECK_THROWS_AS(nn::LeakyReLU(NAN), ValueError);
@@ -55,7 +56,7 @@ TEST_CASE("activations by name have the numbers that their functions have by nam
       {"leaky_relu", leaky_relu(x, 0.01)}};
   for (const auto& [name, want] : named) {
     CAPTURE(name);
-    CHECK(values(nn::Activation(name)(x)) == values(want));
+    CHECK(values_of(nn::Activation(name)(x)) == values_of(want));
     nn::Dense dense(1, {.activation = name, .use_bias = false, .weight_initializer = gluon::init::One()});
     dense.initialize();
     CHECK(test::differences(dense(x.reshape({6, 1})).reshape({6}), want) == "");
@@ -66,7 +67,7 @@ TEST_CASE("activations by name have the numbers that their functions have by nam
 TEST_CASE("PReLU learns its slopes, one or one a channel", "[gluon][layers]") {
   nn::PReLU one;
   one.initialize();
-  CHECK(values(one(points())) == values(leaky_relu(points(), 0.25)));
+  CHECK(values_of(one(points())) == values_of(leaky_relu(points(), 0.25)));
   CHECK(one.own_parameter("alpha").shape() == Shape{1});
 
   nn::PReLU many({.alpha_initializer = gluon::init::Constant(0.5), .in_channels = 3});

@@ -22,7 +22,7 @@ class Reads : public gluon::Block {
 
  protected:
   NDArray forward(const NDArray& x) const override {
-    return rnn(x.swapaxes(0, 1), parameters_.data(), {}, how_)[result_].swapaxes(0, 1);
+    return sluice::rnn(x.swapaxes(0, 1), parameters_.data(), {}, how_)[result_].swapaxes(0, 1);
   }
 
  private:

@@ -30,7 +30,7 @@ NDArray by_hand(const NDArray& x, const std::vector<double>& positions, const nn
   return array(turned, shape);
 }
 
-const Tolerance k_close{1e-5, 1e-6};
+const Tolerance k_rotary_close{1e-5, 1e-6};
 
 }  // namespace
 
@@ -42,12 +42,12 @@ TEST_CASE("RotaryEmbedding turns pairs by angles of their positions", "[gluon][l
         CAPTURE(interleaved, dims, base);
         const nn::RotaryOptions options{.base = base, .interleaved = interleaved, .dims = dims};
         nn::RotaryEmbedding layer(options);
-        CHECK(differences(layer(x), by_hand(x, {0, 1, 2, 3, 4}, options), k_close) == "");
+        CHECK(differences(layer(x), by_hand(x, {0, 1, 2, 3, 4}, options), k_rotary_close) == "");
         const NDArray offset = full({}, 1000, {.dtype = int64});
         const NDArray later = by_hand(x, {1000, 1001, 1002, 1003, 1004}, options);
-        CHECK(differences(layer(x, offset), later, k_close) == "");
+        CHECK(differences(layer(x, offset), later, k_rotary_close) == "");
         const NDArray places = array<std::int32_t>({3, 0, 0, 7, -2});
-        CHECK(differences(layer(x, places), by_hand(x, {3, 0, 0, 7, -2}, options), k_close) == "");
+        CHECK(differences(layer(x, places), by_hand(x, {3, 0, 0, 7, -2}, options), k_rotary_close) == "");
       }
     }
   }
@@ -128,7 +128,7 @@ TEST_CASE("Products of what is turned depend on distances; gradients turn back",
     }
     y.backward(head);
     const NDArray back = array<float>({-20, -21, -22, -23, -24});
-    CHECK(differences(x.grad(), layer(head, back), k_close) == "");
+    CHECK(differences(x.grad(), layer(head, back), k_rotary_close) == "");
   }
 }
 

@@ -51,7 +51,7 @@ ArrayDataset zeros_of(std::int64_t n) {
   return ArrayDataset(zeros({n, 2}), arange(0, static_cast<double>(n), 1, {.dtype = int32}));
 }
 
-std::vector<float> epoch(DataLoader& loader) {
+std::vector<float> values_of_epoch(DataLoader& loader) {
   std::vector<float> all;
   for (const Batch& batch : loader) {
     const std::vector<float> some = values(batch.data);
@@ -70,7 +70,7 @@ TEST_CASE("samples may be one array, or three", "[gluon][data]") {
     CHECK_THROWS_AS(batch[1], IndexError);
     CHECK_THROWS_WITH(batch.arrays<2>(), contains("asked for 2 arrays, there are 1"));
   }
-  CHECK(epoch(one) == values(x));
+  CHECK(values_of_epoch(one) == values(x));
   DataLoader three(ArrayDataset({x, y, z}), {.batch_size = 2});
   std::vector<std::int64_t> found;
   for (const Batch& batch : three) {
@@ -98,9 +98,9 @@ TEST_CASE("samples may be one array, or three", "[gluon][data]") {
 
 TEST_CASE("samples of shapes of their own become one shape by a transform", "[gluon][data]") {
   DataLoader loader(Ragged().transform_first(Summed()), {.batch_size = 4});
-  CHECK(epoch(loader) == std::vector<float>{0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6});
+  CHECK(values_of_epoch(loader) == std::vector<float>{0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6});
   DataLoader chained(Ragged().transform_first(Compose(Noise(), Summed())), {.batch_size = 6, .seed = 3});
-  const std::vector<float> found = epoch(chained);
+  const std::vector<float> found = values_of_epoch(chained);
   for (std::size_t i = 0; i < 6; ++i) {
     CHECK(found[2 * i + 1] == static_cast<float>(i + 1));
     CHECK(found[2 * i] >= static_cast<float>(i));
@@ -170,8 +170,8 @@ TEST_CASE("each sample has random numbers of its own, whoever makes it", "[gluon
     DataLoader loader(
         zeros_of(20).transform_first(Noise()).transform_first(Noise()),
         {.batch_size = batch_size, .prefetch = prefetch, .seed = 5});
-    const std::vector<float> one = epoch(loader);
-    return std::pair(one, epoch(loader));
+    const std::vector<float> one = values_of_epoch(loader);
+    return std::pair(one, values_of_epoch(loader));
   };
   const auto [first, second] = two_epochs(1, 0, 1);
   CHECK(std::set<float>(first.begin(), first.end()).size() == 40);  // 20 samples of two values
@@ -180,7 +180,7 @@ TEST_CASE("each sample has random numbers of its own, whoever makes it", "[gluon
   // The same by the type-erased way, and sample by sample.
   const auto erased = AnyDataset(zeros_of(20)).transform_first(Noise()).transform_first(Noise());
   DataLoader loader(erased, {.batch_size = 3, .seed = 5});
-  CHECK(epoch(loader) == first);
+  CHECK(values_of_epoch(loader) == first);
   CHECK(erased.sample_at(4, SampleRandom({5, 0}, 4))[0].as<float>()[1] == first[9]);
 }
 
@@ -190,7 +190,7 @@ TEST_CASE("a resumed loader's random transforms go on bit-equal", "[gluon][data]
       return DataLoader(zeros_of(20).transform_first(Noise()), {.batch_size = 3, .shuffle = shuffle});
     };
     DataLoader first = make();
-    epoch(first);
+    values_of_epoch(first);
     DataLoaderState middle;
     RandomBlock numbers;
     std::vector<float> rest;
@@ -203,12 +203,12 @@ TEST_CASE("a resumed loader's random transforms go on bit-equal", "[gluon][data]
         numbers = Engine::current().random_state();
       }
     }
-    const std::vector<float> next = epoch(first);
+    const std::vector<float> next = values_of_epoch(first);
     DataLoader second = make();
     second.load_state(middle);
     Engine::current().set_random_state(numbers);
-    CHECK(epoch(second) == rest);
-    CHECK(epoch(second) == next);
+    CHECK(values_of_epoch(second) == rest);
+    CHECK(values_of_epoch(second) == next);
   }
 }
 

@@ -10,8 +10,8 @@ using namespace sluice::test;
 
 namespace {
 
-struct Steps {
-  explicit Steps(const Make& make, Device device) : by_hand(make, device), as_graph(make, device) {
+struct CapturedSteps {
+  explicit CapturedSteps(const Make& make, Device device) : by_hand(make, device), as_graph(make, device) {
     for (ScaledTraining* const one : {&by_hand, &as_graph})
       amp::init_trainer(*one->trainer, {.init_scale = 8, .growth_interval = 3});
     // Results where they were the last time: other addresses are other captures.
@@ -38,7 +38,7 @@ struct Steps {
 
 void check_captures(const std::string& optimizer, Device device) {
   CAPTURE(optimizer);
-  Steps steps(optimizers().at(optimizer), device);
+  CapturedSteps steps(optimizers().at(optimizer), device);
   steps.take(6);
   (void)steps.as_graph.all();  // what was pushed is over
   const RegionCounts before = steps.counts();

@@ -20,12 +20,12 @@ namespace zoo = sluice::gluon::model_zoo;
 namespace {
 
 /// What a step leaves: what the network gave, gradients of its parameters and of its input, running statistics.
-using Trail = std::map<std::string, std::vector<float>>;
+using ZooTrail = std::map<std::string, std::vector<float>>;
 
-Trail step_of(const gluon::Block& net, const NDArray& input) {
+ZooTrail step_of(const gluon::Block& net, const NDArray& input) {
   random::seed(9);  // for dropout
   NDArray x = input.detach();
-  Trail trail;
+  ZooTrail trail;
   NDArray loss;
   if (is_floating(x.dtype()))
     x.attach_grad();
@@ -46,7 +46,7 @@ Trail step_of(const gluon::Block& net, const NDArray& input) {
 void check_hybrid(
     const std::string& name, const std::function<std::unique_ptr<gluon::Block>()>& make, const NDArray& x) {
   CAPTURE(name);
-  std::vector<Trail> trails;
+  std::vector<ZooTrail> trails;
   for (const bool hybrid : {false, true}) {
     random::seed(4);
     const std::unique_ptr<gluon::Block> net = make();
