@@ -7,6 +7,7 @@
 #include <sluice/ndarray/detail/located.h>
 #include <sluice/operator/detail/offer.h>
 #include <sluice/operator/detail/operator_node.h>
+#include <sluice/operator/detail/own_memory.h>
 #include <sluice/operator/elementwise/elementwise.h>
 #include <sluice/operator/invoke.h>
 #include <sluice/operator/linalg/diagonal.h>
@@ -146,7 +147,8 @@ Arrays stretched_to_grid(std::span<const NDArray> inputs, const Attributes& attr
     const NDArray& each = inputs[static_cast<std::size_t>(i)];
     Shape along = Shape::filled(axes, 1);
     along[grid_axis(i, axes, attributes.as<MeshgridAttributes>().xy)] = each.size();  // asked for, it may be a batch
-    grid.push_back(each.reshape(along, site).broadcast_to(whole, site));
+    const NDArray view = each.reshape(along, site).broadcast_to(whole, site);
+    grid.push_back(whole.size() == each.size() ? detail::own_memory(view, each, site) : view);
   }
   return grid;
 }

@@ -133,6 +133,21 @@ TEST_CASE("An LSTM projects its outputs, in two layers and directions", "[gluon]
   });
 }
 
+TEST_CASE("An LSTM projects to as many units as it has cells", "[gluon][rnn]") {
+  rnn::LSTM layer(3, {.dtype = float64, .projection_size = 3});
+  layer.initialize();
+  const NDArray x = numbers({3, 2, 2});
+  layer.call(with_states(layer, x, 2));
+  fill_parameters(layer);
+  check_against(
+      [&](const Arrays& inputs) { return layer.call(with_states(layer, inputs[0], 2)); },
+      layer.collect_params(),
+      {x},
+      [](const Tables& given) {
+        return all_steps(given, {1, 1, 3, 3});
+      });
+}
+
 TEST_CASE("An LSTM of sequences of several lengths projects, its other direction from their own ends", "[gluon][rnn]") {
   rnn::LSTM layer(
       3,
