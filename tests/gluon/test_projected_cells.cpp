@@ -241,6 +241,20 @@ TEST_CASE("An LSTMPCell is a step of a projected LSTM", "[gluon][rnn]") {
   check_all_near(joined({cell.unroll(6, x, {}, rnn::Layout::TNC).outputs}), joined({layer(x)}), 1e-12);
 }
 
+TEST_CASE("A projected LSTM drops out between its layers, and in front of none", "[gluon][rnn]") {
+  for (const bool of_two : {false, true}) {
+    CAPTURE(of_two);
+    rnn::LSTM layer(3, {.num_layers = of_two ? 2 : 1, .dropout = 1, .dtype = float64, .projection_size = 2});
+    layer.initialize();
+    const NDArray x = numbers({2, 2, 2}), other = x * 2.0;
+    layer(x);
+    fill_parameters(layer);
+    CHECK(layer(x).to_vector<double>() != layer(other).to_vector<double>());
+    const autograd::ModeScope training(false, true);
+    CHECK((layer(x).to_vector<double>() == layer(other).to_vector<double>()) == of_two);  // nothing comes through
+  }
+}
+
 TEST_CASE("Options that are an LSTM's alone, and sizes and bounds out of order, are refused", "[gluon][rnn]") {
   CHECK_THROWS_AS(rnn::GRU(4, {.projection_size = 2}), ValueError);
   CHECK_THROWS_AS(rnn::RNN(4, {.state_clip_min = 0, .state_clip_max = 1}), ValueError);
