@@ -32,9 +32,9 @@ class OperatorWatch final : public CallObserver {
   void called(const Operator& op, std::span<const NDArray> inputs, std::span<const NDArray> results) override {
     const std::string path = LayerCall::path(), name = (path.empty() ? "" : path + '.') + op.name;
     for (const auto& [number, watched] : list_) {
-      if (watched.inputs)
-        tell({number, watched.hook}, name + "_input", op, inputs);
-      tell({number, watched.hook}, name + "_output", op, results);
+      if (watched->inputs)
+        tell({number, watched->hook}, name + "_input", op, inputs);
+      tell({number, watched->hook}, name + "_output", op, results);
     }
     if (around_ != nullptr)
       around_->called(op, inputs, results);
@@ -75,10 +75,11 @@ std::shared_ptr<const BlockHooks::Lists> BlockHooks::lists() const {
 
 template <class Hook>
 std::uint64_t BlockHooks::add(List<Hook> Lists::*list, Hook hook) {
+  const auto made = std::make_shared<const Hook>(std::move(hook));
   std::shared_ptr<const Lists> before;  // dropped without the lock: a hook may hold anything
   const std::lock_guard hold(mutex_);
   auto changed = std::make_shared<Lists>(*lists_);
-  ((*changed).*list).emplace_back(++last_, std::move(hook));
+  ((*changed).*list).emplace_back(++last_, made);
   registered.fetch_add(1, std::memory_order_relaxed);
   before = std::exchange(lists_, std::move(changed));
   return last_;
@@ -157,7 +158,7 @@ Arrays Block::compute_watched(std::span<const NDArray> inputs) const {
   const auto lists = hooks == nullptr ? std::make_shared<const detail::BlockHooks::Lists>() : hooks->lists();
   for (const auto& [number, hook] : lists->before) {
     if (hooks->has(number))  // those before it may have taken it off
-      hook(*this, inputs);
+      (*hook)(*this, inputs);
   }
   Arrays outputs = [&] {
     if (lists->operators.empty()) {
@@ -169,7 +170,7 @@ Arrays Block::compute_watched(std::span<const NDArray> inputs) const {
   }();
   for (const auto& [number, hook] : lists->behind) {
     if (hooks->has(number))
-      hook(*this, inputs, outputs);
+      (*hook)(*this, inputs, outputs);
   }
   return outputs;
 }

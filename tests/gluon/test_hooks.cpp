@@ -145,6 +145,21 @@ TEST_CASE("A hook that another one took off is not called, in the same call eith
   CHECK(seen.size() == 1);
 }
 
+TEST_CASE("A hook's own state stays when others come and go", "[gluon][hooks]") {
+  nn::Sequential net = network();
+  const NDArray x = pattern_array({2, 3});
+  int calls = 0;
+  gluon::HookHandle once =
+      net.register_forward_pre_hook([&](const gluon::Block&, std::span<const NDArray>) { once.detach(); });
+  net.register_forward_hook(
+      [&calls, own = 0](const gluon::Block&, std::span<const NDArray>, std::span<const NDArray>) mutable {
+        calls = ++own;
+      });
+  net(x);
+  net(x);
+  CHECK(calls == 2);
+}
+
 TEST_CASE("A hybridized block calls its hooks around its graph, and those inside by hand", "[gluon][hooks]") {
   nn::Sequential net = network();
   const NDArray x = pattern_array({2, 3});
