@@ -1,6 +1,7 @@
 #include <sluice/engine/error.h>
 #include <sluice/gluon/nn/rearrange.h>
 #include <sluice/ndarray/detail/shape_watch.h>
+#include <sluice/operator/own_memory.h>
 #include <sluice/operator/view/blocks.h>
 #include <sluice/operator/walk/walk.h>
 
@@ -57,7 +58,8 @@ NDArray PixelShuffle1D::forward(const NDArray& x) const {
   const std::int64_t channels = channels_left("nn::PixelShuffle1D", shape, 3, factor_), width = shape[2];
   const std::int64_t batch = batch_of(x);
   const NDArray apart = x.reshape({batch, channels, factor_, width}, site);
-  return apart.transpose({0, 1, 3, 2}, site).reshape({batch, channels, width * factor_}, site);
+  const NDArray y = apart.transpose({0, 1, 3, 2}, site).reshape({batch, channels, width * factor_}, site);
+  return sluice::detail::own_memory(y, x, site);
 }
 
 PixelShuffle3D::PixelShuffle3D(Size3D factor) : factor_(factor) {
@@ -75,7 +77,8 @@ NDArray PixelShuffle3D::forward(const NDArray& x) const {
   const std::int64_t batch = batch_of(x);
   const NDArray apart = x.reshape({batch, channels, depth, height, width, d, h, w}, site);
   const NDArray tiled = apart.transpose({0, 1, 5, 2, 6, 3, 7, 4}, site);
-  return tiled.reshape({batch, channels, d * depth, h * height, w * width}, site);
+  const NDArray y = tiled.reshape({batch, channels, d * depth, h * height, w * width}, site);
+  return sluice::detail::own_memory(y, x, site);
 }
 
 }  // namespace sluice::gluon::nn

@@ -2,8 +2,8 @@
 #include <sluice/operator/detail/families.h>
 #include <sluice/operator/detail/nothing.h>
 #include <sluice/operator/detail/operator_node.h>
-#include <sluice/operator/detail/own_memory.h>
 #include <sluice/operator/invoke.h>
+#include <sluice/operator/own_memory.h>
 #include <sluice/operator/view/blocks.h>
 
 namespace sluice {

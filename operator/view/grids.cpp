@@ -7,10 +7,10 @@
 #include <sluice/ndarray/detail/located.h>
 #include <sluice/operator/detail/offer.h>
 #include <sluice/operator/detail/operator_node.h>
-#include <sluice/operator/detail/own_memory.h>
 #include <sluice/operator/elementwise/elementwise.h>
 #include <sluice/operator/invoke.h>
 #include <sluice/operator/linalg/diagonal.h>
+#include <sluice/operator/own_memory.h>
 #include <sluice/operator/sink.h>
 #include <sluice/operator/view/families.h>
 #include <sluice/operator/view/grids.h>

@@ -87,3 +87,16 @@ TEST_CASE("Layers of tiles take arrays without elements, by hand and as graphs",
   constexpr std::int64_t k_large = std::int64_t{1} << 32;
   CHECK_THROWS_AS(nn::PixelShuffle3D({k_large, k_large, 1}), ShapeError);
 }
+
+TEST_CASE("Who writes what a layer of tiles gave leaves its input as it was", "[gluon][layers]") {
+  const auto keeps = [](const gluon::Block& layer, const Shape& shape) {
+    CAPTURE(shape);
+    const NDArray x = ones(shape);
+    layer(x).assign(5);
+    CHECK(values(x) == std::vector<float>(static_cast<std::size_t>(shape.size()), 1));
+  };
+  keeps(nn::PixelShuffle1D(2), {1, 4, 1});
+  keeps(nn::PixelShuffle1D(1), {2, 4, 3});
+  keeps(nn::PixelShuffle2D(2), {1, 4, 1, 1});
+  keeps(nn::PixelShuffle3D(2), {1, 8, 1, 1, 1});
+}
