@@ -243,10 +243,13 @@ void Block::initialize(const init::Load& init, Device device, bool force_reinit,
   for (const auto& [path, parameter] : parameters) {
     if (!is_asked(parameter))
       continue;
-    if (const NDArray value = init.find(path); value.defined())
-      parameter.set_data(value.to(device));
-    else
+    const NDArray value = init.find(path);
+    if (!value.defined()) {
       parameter.initialize_as(path, init.fallback(), device, force_reinit, site);
+      continue;
+    }
+    parameter.set_data(value.to(device));
+    parameter.to(device);  // it may have had a place
   }
 }
 

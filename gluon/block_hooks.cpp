@@ -26,29 +26,35 @@ bool contains(const BlockHooks::List<Hook>& list, std::uint64_t number) {
 /// Tells the hooks of a block, and of those around it, of the operators that its forward calls.
 class OperatorWatch final : public CallObserver {
  public:
-  explicit OperatorWatch(const BlockHooks::List<BlockHooks::WatchedOperators>& hooks)
-      : hooks_(hooks), around_(sluice::detail::observer_here()), scope_(this) {}
+  OperatorWatch(const BlockHooks& hooks, const BlockHooks::List<BlockHooks::WatchedOperators>& list)
+      : hooks_(hooks), list_(list), around_(sluice::detail::observer_here()), scope_(this) {}
 
   void called(const Operator& op, std::span<const NDArray> inputs, std::span<const NDArray> results) override {
     const std::string path = LayerCall::path(), name = (path.empty() ? "" : path + '.') + op.name;
-    for (const auto& [number, watched] : hooks_) {
-      if (watched.inputs)
-        tell(watched.hook, name + "_input", op, inputs);
-      tell(watched.hook, name + "_output", op, results);
+    for (const auto& [number, watched] : list_) {
+      if (watched->inputs)
+        tell({number, watched->hook}, name + "_input", op, inputs);
+      tell({number, watched->hook}, name + "_output", op, results);
     }
     if (around_ != nullptr)
       around_->called(op, inputs, results);
   }
 
  private:
-  static void tell(const OpHook& hook, const std::string& name, const Operator& op, std::span<const NDArray> arrays) {
+  struct Told {
+    std::uint64_t number;
+    const OpHook& hook;
+  };
+  // A hook may take itself off, or another one.
+  void tell(const Told& told, const std::string& name, const Operator& op, std::span<const NDArray> arrays) const {
     for (std::size_t i = 0; i < arrays.size(); ++i) {
-      if (arrays[i].defined())
-        hook(arrays.size() == 1 ? name : name + std::to_string(i), op.name, arrays[i]);
+      if (arrays[i].defined() && hooks_.has(told.number))
+        told.hook(arrays.size() == 1 ? name : name + std::to_string(i), op.name, arrays[i]);
     }
   }
 
-  const BlockHooks::List<BlockHooks::WatchedOperators>& hooks_;
+  const BlockHooks& hooks_;
+  const BlockHooks::List<BlockHooks::WatchedOperators>& list_;
   CallObserver* const around_;
   const CallObserverScope scope_;
 };
@@ -69,10 +75,11 @@ std::shared_ptr<const BlockHooks::Lists> BlockHooks::lists() const {
 
 template <class Hook>
 std::uint64_t BlockHooks::add(List<Hook> Lists::*list, Hook hook) {
+  const auto made = std::make_shared<const Hook>(std::move(hook));
   std::shared_ptr<const Lists> before;  // dropped without the lock: a hook may hold anything
   const std::lock_guard hold(mutex_);
   auto changed = std::make_shared<Lists>(*lists_);
-  ((*changed).*list).emplace_back(++last_, std::move(hook));
+  ((*changed).*list).emplace_back(++last_, made);
   registered.fetch_add(1, std::memory_order_relaxed);
   before = std::exchange(lists_, std::move(changed));
   return last_;
@@ -149,18 +156,22 @@ bool Block::is_hooked_inside() const {
 Arrays Block::compute_watched(std::span<const NDArray> inputs) const {
   const std::shared_ptr<detail::BlockHooks> hooks = members().hooks;
   const auto lists = hooks == nullptr ? std::make_shared<const detail::BlockHooks::Lists>() : hooks->lists();
-  for (const auto& [number, hook] : lists->before)
-    hook(*this, inputs);
+  for (const auto& [number, hook] : lists->before) {
+    if (hooks->has(number))  // those before it may have taken it off
+      (*hook)(*this, inputs);
+  }
   Arrays outputs = [&] {
     if (lists->operators.empty()) {
       const bool by_hand = sluice::detail::observer_here() != nullptr || is_hooked_inside();
       return by_hand ? forward_all(inputs) : compute_as_asked(inputs);
     }
-    const detail::OperatorWatch watch(lists->operators);
+    const detail::OperatorWatch watch(*hooks, lists->operators);
     return forward_all(inputs);
   }();
-  for (const auto& [number, hook] : lists->behind)
-    hook(*this, inputs, outputs);
+  for (const auto& [number, hook] : lists->behind) {
+    if (hooks->has(number))
+      (*hook)(*this, inputs, outputs);
+  }
   return outputs;
 }
 

@@ -33,8 +33,8 @@ class SLUICE_API HookHandle {
  public:
   HookHandle() = default;
 
-  /// Takes the hook off its block; nothing where it is off, or the block gone. A hook may do so itself. A call that
-  /// has begun on another thread may still come to the hook.
+  /// Takes the hook off its block; nothing where it is off, or the block gone. A hook may do so itself, and to others:
+  /// a call of this thread does not come to them any more. One that has begun on another thread may.
   void detach() noexcept;
   bool is_attached() const noexcept;
 

@@ -15,6 +15,7 @@
 #include <sluice/ndarray/autograd.h>
 #include <sluice/ndarray/create.h>
 #include <sluice/ndarray/detail/array_object.h>
+#include <sluice/operator/observer.h>
 #include <sluice/operator/sink.h>
 
 namespace sluice::gluon {
@@ -187,6 +188,7 @@ void Parameter::fill(const std::string& path, const init::Initializer& init, Dev
   std::optional<CallSinkScope> nobody;
   if (detail::LayerWatch::current() != nullptr)  // a summary runs nothing but this
     nobody.emplace(nullptr);
+  const CallObserverScope unobserved(nullptr);  // a layer's op hooks are told of its forward
   site.origin = Origin::of("parameter " + path, site).number();
   const OriginScope scope(site);
   try {

@@ -18,8 +18,9 @@ bool hooks_exist() noexcept;
 /// The hooks of one block. Any thread: calls take the lists as they are and run them without a lock.
 class BlockHooks {
  public:
+  /// Shared: a hook that has a state of its own keeps it when others come and go.
   template <class Hook>
-  using List = std::vector<std::pair<std::uint64_t, Hook>>;
+  using List = std::vector<std::pair<std::uint64_t, std::shared_ptr<const Hook>>>;
   struct WatchedOperators {
     OpHook hook;
     bool inputs;  // are told too

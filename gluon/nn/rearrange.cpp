@@ -1,6 +1,7 @@
 #include <sluice/engine/error.h>
 #include <sluice/gluon/nn/rearrange.h>
 #include <sluice/ndarray/detail/shape_watch.h>
+#include <sluice/operator/own_memory.h>
 #include <sluice/operator/view/blocks.h>
 #include <sluice/operator/walk/walk.h>
 
@@ -35,6 +36,15 @@ std::int64_t channels_left(const char* layer, const Shape& shape, int axes, std:
   });
   return shape[1] / factor;
 }
+
+// What the batch becomes: as many as are left, unless nothing is.
+std::int64_t batch_of(const NDArray& x) {
+  const Shape& shape = sluice::detail::unseen_shape(x);
+  std::int64_t others = 1;
+  for (int axis = 1; axis < shape.ndim(); ++axis)
+    others = others == 0 ? 0 : shape[axis];
+  return others == 0 ? x.shape()[0] : -1;
+}
 }  // namespace
 
 PixelShuffle1D::PixelShuffle1D(std::int64_t factor) : factor_(factor) {
@@ -46,12 +56,15 @@ NDArray PixelShuffle1D::forward(const NDArray& x) const {
   const SourceLocation site = call_site();
   const Shape& shape = sluice::detail::unseen_shape(x);
   const std::int64_t channels = channels_left("nn::PixelShuffle1D", shape, 3, factor_), width = shape[2];
-  const NDArray apart = x.reshape({-1, channels, factor_, width}, site);
-  return apart.transpose({0, 1, 3, 2}, site).reshape({-1, channels, width * factor_}, site);
+  const std::int64_t batch = batch_of(x);
+  const NDArray apart = x.reshape({batch, channels, factor_, width}, site);
+  const NDArray y = apart.transpose({0, 1, 3, 2}, site).reshape({batch, channels, width * factor_}, site);
+  return sluice::detail::own_memory(y, x, site);
 }
 
 PixelShuffle3D::PixelShuffle3D(Size3D factor) : factor_(factor) {
   require(factor.is_at_least(1), [&] { return message("nn::PixelShuffle3D: factor ", factor.shape(), " is below 1"); });
+  static_cast<void>(factor.shape().size());  // says that it fits
   note_options(OptionNotes().add("factor", factor));
 }
 
@@ -61,9 +74,11 @@ NDArray PixelShuffle3D::forward(const NDArray& x) const {
   const Shape& shape = sluice::detail::unseen_shape(x);
   const std::int64_t channels = channels_left("nn::PixelShuffle3D", shape, 5, depth * height * width);
   const std::int64_t d = shape[2], h = shape[3], w = shape[4];
-  const NDArray apart = x.reshape({-1, channels, depth, height, width, d, h, w}, site);
+  const std::int64_t batch = batch_of(x);
+  const NDArray apart = x.reshape({batch, channels, depth, height, width, d, h, w}, site);
   const NDArray tiled = apart.transpose({0, 1, 5, 2, 6, 3, 7, 4}, site);
-  return tiled.reshape({-1, channels, d * depth, h * height, w * width}, site);
+  const NDArray y = tiled.reshape({batch, channels, d * depth, h * height, w * width}, site);
+  return sluice::detail::own_memory(y, x, site);
 }
 
 }  // namespace sluice::gluon::nn

@@ -60,7 +60,7 @@ class SLUICE_API PixelShuffle1D : public Block {
 /// nn.PixelShuffle3D).
 class SLUICE_API PixelShuffle3D : public Block {
  public:
-  /// Throws ValueError for a factor below 1.
+  /// Throws ValueError for a factor below 1, ShapeError for more places than an array has.
   explicit PixelShuffle3D(Size3D factor);
 
  protected:

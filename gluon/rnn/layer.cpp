@@ -58,7 +58,8 @@ RecurrentLayer::RecurrentLayer(const char* name, RnnMode kind, std::int64_t hidd
   note_options(gluon::detail::recurrent_notes(*weights_[0].i2h_weight, hidden_size, o)
                    .add("projection_size", o.projection_size, std::int64_t{0})
                    .add("state_clip_min", o.state_clip_min, {})
-                   .add("state_clip_max", o.state_clip_max, {}));
+                   .add("state_clip_max", o.state_clip_max, {})
+                   .add("state_clip_nan", o.state_clip_nan, false));
 }
 
 void RecurrentLayer::add_parameters(const RecurrentOptions& o) {

@@ -69,7 +69,7 @@ class SLUICE_API RecurrentLayer : public Block {
     Parameter* h2r_weight;  // null: h is not projected
   };
   void add_parameters(const RecurrentOptions& options);
-  bool is_composed() const noexcept { return projection_ != hidden_ || clip_.is_set(); }
+  bool is_composed() const noexcept { return weights_[0].h2r_weight != nullptr || clip_.is_set(); }
   std::int64_t units_of(std::size_t state) const noexcept { return state == 0 ? projection_ : hidden_; }
   /// What comes before lengths, if there are any.
   std::span<const NDArray> without_lengths(std::span<const NDArray> inputs) const;

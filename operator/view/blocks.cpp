@@ -3,6 +3,7 @@
 #include <sluice/operator/detail/nothing.h>
 #include <sluice/operator/detail/operator_node.h>
 #include <sluice/operator/invoke.h>
+#include <sluice/operator/own_memory.h>
 #include <sluice/operator/view/blocks.h>
 
 namespace sluice {
@@ -78,7 +79,7 @@ Arrays move_blocks(std::span<const NDArray> inputs, const Attributes& attributes
   const std::int64_t block = attributes.as<BlockAttributes>().block_size;
   const Apart how = apart(extents, block, to_depth, channels_first);
   y[0] = -1;
-  return {x.reshape(how.shape, site).transpose(how.order, site).reshape(y, site)};
+  return {detail::own_memory(x.reshape(how.shape, site).transpose(how.order, site).reshape(y, site), x, site)};
 }
 
 extern const Operator k_space_to_depth, k_depth_to_space, k_pixel_unshuffle, k_pixel_shuffle;

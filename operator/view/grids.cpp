@@ -10,6 +10,7 @@
 #include <sluice/operator/elementwise/elementwise.h>
 #include <sluice/operator/invoke.h>
 #include <sluice/operator/linalg/diagonal.h>
+#include <sluice/operator/own_memory.h>
 #include <sluice/operator/sink.h>
 #include <sluice/operator/view/families.h>
 #include <sluice/operator/view/grids.h>
@@ -146,7 +147,8 @@ Arrays stretched_to_grid(std::span<const NDArray> inputs, const Attributes& attr
     const NDArray& each = inputs[static_cast<std::size_t>(i)];
     Shape along = Shape::filled(axes, 1);
     along[grid_axis(i, axes, attributes.as<MeshgridAttributes>().xy)] = each.size();  // asked for, it may be a batch
-    grid.push_back(each.reshape(along, site).broadcast_to(whole, site));
+    const NDArray view = each.reshape(along, site).broadcast_to(whole, site);
+    grid.push_back(whole.size() == each.size() ? detail::own_memory(view, each, site) : view);
   }
   return grid;
 }

@@ -37,8 +37,9 @@ SLUICE_API NDArray triu(const NDArray& x, std::int64_t k = 0, SourceLocation sit
 /// Which axes of a grid the first two arrays lie along: the second and the first one (xy), or as all others in turn
 /// (ij).
 enum class GridOrder : std::uint8_t { xy, ij };
-/// Coordinates of a grid: each array, of one axis or none, stretched along those of all the others, as views
-/// (numpy.meshgrid, which copies). Throws ShapeError for more axes, ValueError for more arrays than an array has axes.
+/// Coordinates of a grid: each array, of one axis or none, stretched along those of all the others, as views, which
+/// nobody can write; a copy of one that there is nothing to stretch along (numpy.meshgrid copies all). Throws
+/// ShapeError for more axes, ValueError for more arrays than an array has axes.
 SLUICE_API std::vector<NDArray> meshgrid(
     const std::vector<NDArray>& arrays,
     GridOrder order = GridOrder::xy,

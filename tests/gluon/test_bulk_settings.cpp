@@ -144,3 +144,19 @@ TEST_CASE("init::RNNFused fills each part of rnn()'s parameters by its own initi
   }
   CHECK_THROWS_AS(init::RNNFused(RnnMode::lstm, 0, 3), ValueError);
 }
+
+TEST_CASE("init::Load puts values where it is told, whatever place was meant before", "[gluon][init][gpu]") {
+  SLUICE_NEEDS_GPUS(1);
+  const init::Load values_of_weight({{"weight", pattern_array({3, 2})}}, init::Zero());
+  nn::Dense deferred(3, {.use_bias = false}), moved(3, {.in_units = 2});
+  deferred.initialize(init::Zero());  // waits for its input on the CPU
+  moved.initialize(init::Zero());
+  deferred.initialize(values_of_weight, gpu(0));
+  moved.initialize(values_of_weight, gpu(0), true);
+  for (const nn::Dense* layer : {&deferred, &moved}) {
+    for (const auto& [name, parameter] : layer->collect_params())
+      CHECK(parameter.device() == gpu(0));
+    CHECK(values(layer->own_parameter("weight").data()) == pattern(6));
+  }
+  CHECK(values(deferred(ones({1, 2}, {.device = gpu(0)}))).size() == 3);
+}

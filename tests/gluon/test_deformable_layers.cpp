@@ -70,14 +70,16 @@ Numbers convolved(const Tables& given, const Sizes& s) {
 }
 
 template <class Layer>
-void check_layer(bool modulated) {
+void check_layer(bool modulated, std::int64_t dilation = 1) {
   Layer layer(
-      4, {2, 3}, {.strides = 2, .padding = 1, .dilation = 1, .groups = 2, .num_deformable_group = 2, .dtype = float64});
+      4,
+      {2, 3},
+      {.strides = 2, .padding = 1, .dilation = dilation, .groups = 2, .num_deformable_group = 2, .dtype = float64});
   layer.initialize();
   const NDArray x = numbers({2, 4, 4, 5});
   layer(x);
   fill_parameters(layer, 0.13);  // so that samples lie between places
-  const Sizes sizes{2, 1, 1, 2, 2, modulated};
+  const Sizes sizes{2, 1, dilation, 2, 2, modulated};
   check_block(
       layer, {x}, [&](const Tables& given) { return convolved(given, sizes); }, true, 1e-5);
 }
@@ -86,6 +88,7 @@ void check_layer(bool modulated) {
 
 TEST_CASE("DeformableConvolution samples where its own convolution says", "[gluon][layers]") {
   check_layer<nn::DeformableConvolution>(false);
+  check_layer<nn::DeformableConvolution>(false, 2);
 }
 
 TEST_CASE("ModulatedDeformableConvolution weighs its samples too", "[gluon][layers]") {

@@ -118,6 +118,48 @@ TEST_CASE("A hook goes by its handle, at the end of a scope, or by itself while 
   CHECK_FALSE(gluon::HookHandle().is_attached());
 }
 
+TEST_CASE("A hook that another one took off is not called, in the same call either", "[gluon][hooks]") {
+  nn::Sequential net = network();
+  const NDArray x = pattern_array({2, 3});
+  Seen seen;
+  gluon::HookHandle second, behind, op, own;
+  net.register_forward_pre_hook([&](const gluon::Block&, std::span<const NDArray>) {
+    second.detach();
+    behind.detach();
+  });
+  second =
+      net.register_forward_pre_hook([&](const gluon::Block&, std::span<const NDArray>) { seen.push_back("second"); });
+  behind = net.register_forward_hook(
+      [&](const gluon::Block&, std::span<const NDArray>, std::span<const NDArray>) { seen.push_back("behind"); });
+  own = net.register_op_hook(
+      [&](std::string_view, std::string_view name, const NDArray&) {
+        seen.push_back(std::string(name));
+        own.detach();
+        op.detach();
+      },
+      true);
+  op = net.register_op_hook([&](std::string_view, std::string_view, const NDArray&) { seen.push_back("other"); });
+  net(x);
+  CHECK(seen == Seen{"dense_relu"});  // its first input
+  net(x);
+  CHECK(seen.size() == 1);
+}
+
+TEST_CASE("A hook's own state stays when others come and go", "[gluon][hooks]") {
+  nn::Sequential net = network();
+  const NDArray x = pattern_array({2, 3});
+  int calls = 0;
+  gluon::HookHandle once =
+      net.register_forward_pre_hook([&](const gluon::Block&, std::span<const NDArray>) { once.detach(); });
+  net.register_forward_hook(
+      [&calls, own = 0](const gluon::Block&, std::span<const NDArray>, std::span<const NDArray>) mutable {
+        calls = ++own;
+      });
+  net(x);
+  net(x);
+  CHECK(calls == 2);
+}
+
 TEST_CASE("A hybridized block calls its hooks around its graph, and those inside by hand", "[gluon][hooks]") {
   nn::Sequential net = network();
   const NDArray x = pattern_array({2, 3});

@@ -133,6 +133,21 @@ TEST_CASE("An LSTM projects its outputs, in two layers and directions", "[gluon]
   });
 }
 
+TEST_CASE("An LSTM projects to as many units as it has cells", "[gluon][rnn]") {
+  rnn::LSTM layer(3, {.dtype = float64, .projection_size = 3});
+  layer.initialize();
+  const NDArray x = numbers({3, 2, 2});
+  layer.call(with_states(layer, x, 2));
+  fill_parameters(layer);
+  check_against(
+      [&](const Arrays& inputs) { return layer.call(with_states(layer, inputs[0], 2)); },
+      layer.collect_params(),
+      {x},
+      [](const Tables& given) {
+        return all_steps(given, {1, 1, 3, 3});
+      });
+}
+
 TEST_CASE("An LSTM of sequences of several lengths projects, its other direction from their own ends", "[gluon][rnn]") {
   rnn::LSTM layer(
       3,
@@ -224,6 +239,20 @@ TEST_CASE("An LSTMPCell is a step of a projected LSTM", "[gluon][rnn]") {
   for (const char* name : {"i2h_weight", "h2h_weight", "h2r_weight", "i2h_bias", "h2h_bias"})
     layer.own_parameter(std::string("l0_") + name).set_data(cell.own_parameter(name).data());
   check_all_near(joined({cell.unroll(6, x, {}, rnn::Layout::TNC).outputs}), joined({layer(x)}), 1e-12);
+}
+
+TEST_CASE("A projected LSTM drops out between its layers, and in front of none", "[gluon][rnn]") {
+  for (const bool of_two : {false, true}) {
+    CAPTURE(of_two);
+    rnn::LSTM layer(3, {.num_layers = of_two ? 2 : 1, .dropout = 1, .dtype = float64, .projection_size = 2});
+    layer.initialize();
+    const NDArray x = numbers({2, 2, 2}), other = x * 2.0;
+    layer(x);
+    fill_parameters(layer);
+    CHECK(layer(x).to_vector<double>() != layer(other).to_vector<double>());
+    const autograd::ModeScope training(false, true);
+    CHECK((layer(x).to_vector<double>() == layer(other).to_vector<double>()) == of_two);  // nothing comes through
+  }
 }
 
 TEST_CASE("Options that are an LSTM's alone, and sizes and bounds out of order, are refused", "[gluon][rnn]") {

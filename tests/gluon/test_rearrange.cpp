@@ -65,3 +65,38 @@ TEST_CASE("ReflectionPad2D mirrors rows and columns without the edge", "[gluon][
   CHECK_THROWS_AS(layer(ones({3, 4, 5})), ShapeError);
   CHECK_THROWS_WITH(nn::ReflectionPad2D(-1), contains("padding -1"));
 }
+
+TEST_CASE("Layers of tiles take arrays without elements, by hand and as graphs", "[gluon][layers]") {
+  nn::PixelShuffle1D rows(2);
+  nn::PixelShuffle2D images(2);
+  nn::PixelShuffle3D volumes(2);
+  const auto gives = [](gluon::Block& layer, const Shape& from, const Shape& to) {
+    CAPTURE(from, to);
+    CHECK(layer(zeros(from)).shape() == to);
+    layer.hybridize();
+    CHECK(layer(zeros(from)).shape() == to);
+    layer.hybridize(false);
+  };
+  gives(rows, {0, 4, 3}, {0, 2, 6});
+  gives(rows, {3, 4, 0}, {3, 2, 0});
+  gives(rows, {3, 0, 5}, {3, 0, 10});
+  gives(images, {3, 4, 0, 2}, {3, 1, 0, 4});
+  gives(volumes, {0, 8, 1, 2, 3}, {0, 1, 2, 4, 6});
+  gives(volumes, {3, 8, 0, 2, 3}, {3, 1, 0, 4, 6});
+  gives(volumes, {3, 0, 1, 2, 3}, {3, 0, 2, 4, 6});
+  constexpr std::int64_t k_large = std::int64_t{1} << 32;
+  CHECK_THROWS_AS(nn::PixelShuffle3D({k_large, k_large, 1}), ShapeError);
+}
+
+TEST_CASE("Who writes what a layer of tiles gave leaves its input as it was", "[gluon][layers]") {
+  const auto keeps = [](const gluon::Block& layer, const Shape& shape) {
+    CAPTURE(shape);
+    const NDArray x = ones(shape);
+    layer(x).assign(5);
+    CHECK(values(x) == std::vector<float>(static_cast<std::size_t>(shape.size()), 1));
+  };
+  keeps(nn::PixelShuffle1D(2), {1, 4, 1});
+  keeps(nn::PixelShuffle1D(1), {2, 4, 3});
+  keeps(nn::PixelShuffle2D(2), {1, 4, 1, 1});
+  keeps(nn::PixelShuffle3D(2), {1, 8, 1, 1, 1});
+}

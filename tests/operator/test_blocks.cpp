@@ -1,5 +1,6 @@
 // Squares of pixels against channels: values against loops, gradients, layouts, nothing, by name, and what they refuse.
 #include <cstdint>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -122,5 +123,20 @@ TEST_CASE("Moves of squares say what they refuse", "[operator][view][blocks]") {
       CHECK_THROWS_AS(moved(name, NDArray(), 2), ValueError);
     }
     CHECK_THROWS_AS(moved(pair.to_depth, zeros({1, 1 << 20, 0, 0}), (std::int64_t{1} << 31) - 1), ShapeError);
+  }
+}
+
+TEST_CASE("Who writes squares of pixels leaves what they were made of as it was", "[operator][blocks]") {
+  for (const Pair& pair : k_pairs) {
+    for (const auto& [name, shape, block] :
+         {std::tuple(pair.to_depth, Shape{1, 1, 2, 2}, 2),
+          {pair.to_space, Shape{1, 4, 1, 1}, 2},
+          {pair.to_depth, Shape{1, 2, 1, 2}, 1},
+          {pair.to_space, Shape{1, 2, 1, 2}, 1}}) {
+      CAPTURE(name, shape, block);
+      const NDArray x = ones(shape);
+      moved(name, x, block).assign(5);
+      CHECK(x.to_vector<float>() == std::vector<float>(4, 1));
+    }
   }
 }

@@ -84,6 +84,21 @@ TEST_CASE("full_like has shape, type and device of an array", "[operator][grids]
   CHECK_THROWS_AS(full_like(NDArray(), 1), ValueError);
 }
 
+TEST_CASE("Who writes a grid leaves the arrays that it was made of as they were", "[operator][grids]") {
+  const NDArray x = arange(0, 3), one = ones({1});
+  for (NDArray made : {meshgrid({x})[0], call_all("meshgrid", {x})[0]}) {
+    made += 10;
+    CHECK(ints(made) == Ints{10, 11, 12});
+    CHECK(ints(x) == Ints{0, 1, 2});
+  }
+  for (const NDArray& made : {meshgrid({x, one})[0], call_all("meshgrid", {x, one})[0]}) {
+    NDArray(made).assign(7);
+    CHECK(ints(x) == Ints{0, 1, 2});
+  }
+  NDArray stretched = meshgrid({x, x})[0];
+  CHECK_THROWS_AS(stretched += 1, ValueError);
+}
+
 TEST_CASE("meshgrid stretches each array along the axes of the others", "[operator][grids]") {
   const NDArray x = arange(0, 3), y = arange(10, 12);
   const std::vector<NDArray> xy = meshgrid({x, y});

@@ -211,6 +211,10 @@ TEST_CASE("What the caller is given stays an array of its own", "[graph][identit
           const NDArray sum = a + b;
           return Arrays{sum, sum.copy(), sum * 1.0};
         }) == 3);
+  CHECK(left([](auto& a, auto& b) {  // one of them may be the sum itself
+          const NDArray sum = a + b;
+          return Arrays{sum.copy(), sum.copy(), sum * 1.0};
+        }) == 3);
   CHECK(left([](auto& a, auto& b) {  // one is written
           NDArray sum = a + b;
           const NDArray before = sum.copy();

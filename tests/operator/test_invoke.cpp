@@ -1,9 +1,12 @@
-// invoke(): checks, destinations, the tape, compositions, many threads.
+// invoke(): checks, destinations, the tape, compositions, many threads, who is told.
 #include <atomic>
+#include <string>
 #include <thread>
+#include <vector>
 
 #include <sluice/ndarray/detail/array_object.h>
 #include <sluice/operator/api.h>
+#include <sluice/operator/observer.h>
 
 #include "tests/support/catch.h"
 #include "tests/support/compare.h"
@@ -82,6 +85,15 @@ const Operator k_gpu_only{.name = "gpu_only", .infer = same_spec};
 void write_to(const Operator& op, const NDArray& x, const NDArray& into) {
   invoke(op, {&x, 1}, {}, {}, {&into, 1});
 }
+
+struct Told final : CallObserver {
+  std::vector<std::string> names;
+
+  void called(const Operator& op, std::span<const NDArray>, std::span<const NDArray> results) override {
+    names.push_back(op.name);
+    (void)(results[0] + results[0]);  // what is called in here is not told
+  }
+};
 
 }  // namespace
 
@@ -311,4 +323,29 @@ TEST_CASE("A trace says what an operator moves: each input once, where it is bro
   REQUIRE(trace.events().size() == 2);
   CHECK(trace.events()[0].bytes == sizeof(float) * (12 + 3 + 12));
   CHECK(trace.events()[1].bytes == sizeof(float) * (12 + 2 * 1 + 12));
+}
+
+TEST_CASE("An observer is told of the calls of its body, not of tasks that run on top of it", "[invoke]") {
+  for (const CpuMode mode : {CpuMode::serial, CpuMode::chaos}) {
+    Engine engine({.cpu_policy = mode});
+    const EngineScope scope(engine);
+    const NDArray a = ones({3});
+    Told outside, inside;
+    const CallObserverScope told(&outside);
+    engine
+        .push(
+            {.name = "body"},
+            [&] {
+              (void)(a + a);
+              const CallObserverScope own(&inside);
+              (void)(a * a);
+              engine.push({.name = "child"}, [&] { (void)(a - a); }).wait();
+              const CallObserverScope nobody(nullptr);
+              (void)(a / a);
+            })
+        .wait();
+    (void)(a / a);
+    CHECK(outside.names == std::vector<std::string>{"divide"});
+    CHECK(inside.names == std::vector<std::string>{"multiply"});
+  }
 }

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include <sluice/operator/api.h>
+#include <sluice/operator/detail/destination.h>
 #include <sluice/operator/graph/memory_plan.h>
 #include <sluice/operator/graph/passes.h>
 #include <sluice/operator/graph/plan.h>
@@ -127,6 +128,25 @@ TEST_CASE("The gradient of batch norm, a sum and a relu may go where heads and r
       }
     }
   }
+}
+
+TEST_CASE("What batch norm's gradients are written over is what nothing reads behind it", "[norm]") {
+  using Places = std::vector<std::size_t>;
+  const auto free_for = [](const Operator& op, std::size_t result) {
+    Places inputs;
+    for (std::size_t input = 0; input < 7; ++input) {
+      if (detail::writes_over(op, input, result))
+        inputs.push_back(input);
+    }
+    return inputs;
+  };
+  CHECK(free_for(detail::batch_norm_backward_op, 0) == Places{0, 1});
+  CHECK(free_for(detail::batch_norm_relu_backward_op, 0) == Places{0, 1});
+  const Operator& adds = detail::batch_norm_add_relu_backward_op;
+  CHECK(free_for(adds, 0) == Places{0, 1, 5, 6});
+  CHECK(free_for(adds, 3) == Places{0, 5, 6});  // x is read once what is let through is written
+  for (const std::size_t sums : {1, 2})
+    CHECK(free_for(adds, sums).empty());
 }
 
 TEST_CASE("The gradient of batch norm may go where x or its head was", "[norm][gpu]") {

@@ -158,6 +158,8 @@ TEST_CASE("divmod is floor_divide and mod, of arrays and numbers", "[operator][n
   const Arrays named = call_all("divmod", {array<int>({9})}, "number=4");
   CHECK((named[0].item<int>() == 2 && named[1].item<int>() == 1));
   CHECK(divmod(array<int>({9}), 0.5).quotient.dtype() == float32);
+  const auto rest = [](const auto& v) { return divmod(v[0], 0.5).rest + divmod(0.5, v[0]).quotient; };
+  CHECK(traced_differences(rest, {array<int>({9, -2})}) == "");
   CHECK_THROWS_AS(call("divmod", {array<int>({9})}), ValueError);
   CHECK_THROWS_AS(divmod(zeros({2}), zeros({3})), ShapeError);
 }

@@ -208,6 +208,11 @@ TEST_CASE("Adaptive pools of one axis and of three are those of planes, axis by 
       }
     }
   }
+  for (const DType dtype : {float16, bfloat16}) {  // rounded once
+    const NDArray half = random_array({2, 3, 5, 4, 6}, 3).astype(dtype);
+    const NDArray want = adaptive_avg_pool3d(half.astype(float32), {2, 3, 1}).astype(dtype);
+    CHECK(differences(adaptive_avg_pool3d(half, {2, 3, 1}), want, {0, 0}) == "");
+  }
   CHECK(adaptive_avg_pool3d(zeros({0, 2, 3, 3, 3}), {2, 2, 2}).shape() == Shape{0, 2, 2, 2, 2});
   CHECK(adaptive_max_pool3d(zeros({2, 0, 3, 3, 3}), {2, 2, 2}).shape() == Shape{2, 0, 2, 2, 2});
   CHECK(adaptive_avg_pool1d(zeros({2, 0, 3}), 2).shape() == Shape{2, 0, 2});
