@@ -11,13 +11,13 @@ namespace sluice::control {
 
 namespace {
 
-constexpr const char* k_foreach = "foreach";
+constexpr const char* k_name = "foreach";
 
 LoopParts parts_of(const ForeachAttributes& a, std::size_t inputs) {
-  const LoopParts parts(k_foreach, a.body, a.data, a.states, a.sums);
+  const LoopParts parts(k_name, a.body, a.data, a.states, a.sums);
   const std::size_t takes = parts.data + parts.states + parts.captured + a.counted;
   require<ValueError>(parts.data > 0 && takes == inputs && (!a.saves || parts.states <= parts.stacked), [&] {
-    return message(k_foreach, ": a loop over ", parts.data, " arrays takes ", takes, " inputs, was given ", inputs);
+    return message(k_name, ": a loop over ", parts.data, " arrays takes ", takes, " inputs, was given ", inputs);
   });
   return parts;
 }
@@ -28,8 +28,7 @@ std::vector<ArraySpec> specs_of_turn(const LoopParts& parts, std::span<const Arr
       inputs.begin(), inputs.begin() + static_cast<std::ptrdiff_t>(parts.data + parts.states + parts.captured));
   for (std::size_t i = 0; i < parts.data; ++i) {
     require<ShapeError>(!specs[i].shape.empty() && specs[i].shape[0] == specs[0].shape[0], [&] {
-      return message(
-          k_foreach, ": data of shapes ", inputs[0].shape, " and ", inputs[i].shape, " cannot be gone through");
+      return message(k_name, ": data of shapes ", inputs[0].shape, " and ", inputs[i].shape, " cannot be gone through");
     });
     if (i > 0)
       specs[i].shape.erase(0);
@@ -94,7 +93,7 @@ void issue_foreach(const IssueCall& call) {
 
 Mask saved_outputs_for(Mask, const Attributes& attributes) {
   const auto& a = attributes.as<ForeachAttributes>();
-  return a.saves ? saved_states_mask({k_foreach, a.body, a.data, a.states, a.sums}) : k_none;
+  return a.saves ? saved_states_mask({k_name, a.body, a.data, a.states, a.sums}) : k_none;
 }
 
 // A graph that was traced without a tape: the loop again, which says the states of each turn.

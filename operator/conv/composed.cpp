@@ -182,7 +182,7 @@ NDArray like_result(const NDArray& x, const Shape& y, SourceLocation site) {
   return corner.broadcast_to({-1, y[1], y[2], y[3]}, site);
 }
 
-Arrays spread_image(std::span<const NDArray> inputs, const Attributes& attributes, SourceLocation site) {
+Arrays spread(std::span<const NDArray> inputs, const Attributes& attributes, SourceLocation site) {
   const NDArray &x = inputs[0], &weight = inputs[1];
   const Shape y = infer_image(detail::k_deconvolution, detail::specs_of(inputs), attributes)[0].shape;
   detail::extents_beside_batch(x);
@@ -200,7 +200,7 @@ Arrays spread_row(std::span<const NDArray> inputs, const Attributes& attributes,
     images.push_back(inputs[2]);
   const char* const op = detail::k_deconvolution1d.name;
   const Attributes how = Attributes::of(as_image(op, attributes.as<RowDeconvolutionAttributes>()));
-  return {spread_image(images, how, site)[0].squeeze(2, site)};
+  return {spread(images, how, site)[0].squeeze(2, site)};
 }
 
 template <class A>
@@ -223,8 +223,7 @@ Shape deconvolution_shape(const Operator& op, std::span<const ArraySpec> inputs,
 }
 
 constinit const Operator k_convolution1d = composed<RowConvolutionAttributes>("convolution1d", infer_row, convolve_row);
-constinit const Operator k_deconvolution =
-    composed<DeconvolutionAttributes>("deconvolution", infer_image, spread_image);
+constinit const Operator k_deconvolution = composed<DeconvolutionAttributes>("deconvolution", infer_image, spread);
 constinit const Operator k_deconvolution1d =
     composed<RowDeconvolutionAttributes>("deconvolution1d", infer_row_back, spread_row);
 

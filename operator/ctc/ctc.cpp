@@ -68,7 +68,7 @@ Specs infer_alignment(const Operator& op, std::span<const ArraySpec> inputs, con
 }
 
 // log_probs, labels, alphas, dy, lengths
-Specs infer_ctc_backward(const Operator& op, std::span<const ArraySpec> inputs, const Attributes& attributes) {
+Specs infer_backward(const Operator& op, std::span<const ArraySpec> inputs, const Attributes& attributes) {
   require<ValueError>(inputs.size() >= 4, [&] {
     return message(op.name, ": takes log_probs, labels, alphas and dy, was given ", inputs.size());
   });
@@ -133,7 +133,7 @@ constinit const Operator k_ctc_alignment_backward{
     .name = "ctc_alignment_backward",
     .inputs = -1,
     .attributes = &attribute_type<CtcAttributes>,
-    .infer = infer_ctc_backward,
+    .infer = infer_backward,
     .kernels = {on_cpu(ctc_alignment_backward_cpu), on_gpu(SLUICE_GPU_KERNEL(ctc_alignment_backward_gpu))},
 };
 

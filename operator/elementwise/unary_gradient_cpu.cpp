@@ -7,7 +7,7 @@ namespace sluice::detail {
 namespace {
 
 template <Unary row, class T>
-constexpr PointwiseLoop gradient_loop_of() {
+constexpr PointwiseLoop loop_of() {
   using Row = math::UnaryRow<row>;
   using C = math::Compute<T>;
   if constexpr (!k_has_gradient<Row::kind, T>) {
@@ -18,9 +18,9 @@ constexpr PointwiseLoop gradient_loop_of() {
 }
 
 template <class T>
-PointwiseLoop gradient_loop_at(Unary row) {
+PointwiseLoop loop_at(Unary row) {
   static constexpr PointwiseLoop k_loops[] = {
-#define UNARY(name, ...) gradient_loop_of<Unary::name, T>(),
+#define UNARY(name, ...) loop_of<Unary::name, T>(),
 #include <sluice/operator/elementwise/unary.def>
   };
   return k_loops[static_cast<std::size_t>(row)];
@@ -34,7 +34,7 @@ PointwiseLoop unary_gradient_loop(Unary row, DType dtype) {
       if (const PointwiseLoop loop = simd::unary_gradient_loop<math::Compute<T>>(row))
         return loop;
     }
-    return gradient_loop_at<T>(row);
+    return loop_at<T>(row);
   });
 }
 

@@ -13,9 +13,9 @@ namespace {
 
 using sluice::detail::ReduceWalk;
 
-class ReductionWriter {
+class Writer {
  public:
-  ReductionWriter(const Program& program, const ReductionKernel& kernel)
+  Writer(const Program& program, const ReductionKernel& kernel)
       : program_(program), kernel_(kernel), text_(text_of_function(program)) {}
 
   KernelSource write() {
@@ -171,7 +171,7 @@ class ReductionWriter {
 KernelSource source_of(const Program& program, const ReductionKernel& kernel) {
   if (kernel.walk == ReduceWalk::nothing)
     throw std::invalid_argument("fused: a reduction of nothing has no kernel");
-  return ReductionWriter(program, kernel).write();
+  return Writer(program, kernel).write();
 }
 
 }  // namespace sluice::fused

@@ -10,9 +10,9 @@ namespace sluice::fused {
 
 namespace {
 
-class SourceWriter {
+class Writer {
  public:
-  explicit SourceWriter(const Program& program) : program_(program) {
+  explicit Writer(const Program& program) : program_(program) {
     for (const Number output : program.outputs)
       types_.push_back(type_of(program, output));
     types_.insert(types_.end(), program.inputs.begin(), program.inputs.end());
@@ -111,7 +111,7 @@ class SourceWriter {
 }  // namespace
 
 KernelSource source_of(const Program& program) {
-  return SourceWriter(program).write();
+  return Writer(program).write();
 }
 
 std::vector<std::uint64_t> numbers_of(const Program& program) {

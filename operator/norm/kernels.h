@@ -103,7 +103,7 @@ struct BatchNormChannel {
       store_parameter<Acc>(running_mean, parameters, c, momentum * old_mean + (1 - momentum) * batch_mean);
       store_parameter<Acc>(running_var, parameters, c, momentum * old_var + (1 - momentum) * batch_var);
     }
-    const Acc inverse = 1 / ::sqrt(batch_var + eps);
+    const Acc inverse = 1 / sqrt(batch_var + eps);
     mean[c] = batch_mean;
     inv_std[c] = inverse;
     scale[c] = fix_gamma ? inverse : inverse * load_parameter<Acc>(gamma, parameters, c);
@@ -185,7 +185,7 @@ struct BatchNormFold {
         fix_gamma(call.attributes.as<BatchNormFoldAttributes>().fix_gamma) {}
 
   SLUICE_HD void finish(std::int64_t c) const {
-    const Acc inverse = 1 / ::sqrt(load_parameter<Acc>(var, parameters, c) + eps);
+    const Acc inverse = 1 / sqrt(load_parameter<Acc>(var, parameters, c) + eps);
     const Acc factor = fix_gamma ? inverse : inverse * load_parameter<Acc>(gamma, parameters, c);
     const Acc before = bias == nullptr ? Acc(0) : load_parameter<Acc>(bias, bias_type, c);
     scale[c] = factor;

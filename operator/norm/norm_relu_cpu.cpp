@@ -10,7 +10,7 @@
 namespace sluice::detail {
 namespace {
 
-constexpr std::int64_t k_relu_grain = 16 * 1024;  // elements worth a thread
+constexpr std::int64_t k_grain = 16 * 1024;  // elements worth a thread
 
 template <class T>
 T relu_of(T x) noexcept {
@@ -26,7 +26,7 @@ void batch_norm_relu_cpu(const KernelCall& call) {
   by_floating(call.inputs[0].dtype, [&]<class T>() {
     T* y = call.outputs[0].as<T>();
     const T* added = call.inputs.size() > 5 ? call.inputs[5].as<T>() : nullptr;
-    parallel_for(call.outputs[0].size, k_relu_grain, [=](std::int64_t begin, std::int64_t end) {
+    parallel_for(call.outputs[0].size, k_grain, [=](std::int64_t begin, std::int64_t end) {
       for (std::int64_t i = begin; i < end; ++i) {
         using Acc = Compute<T>;
         y[i] = relu_of(added == nullptr ? y[i] : T(static_cast<Acc>(y[i]) + static_cast<Acc>(added[i])));
@@ -49,7 +49,7 @@ void batch_norm_relu_backward_cpu(const KernelCall& call) {
     const void* beta = call.inputs[5].data;
     const T *dy = call.inputs[0].as<const T>(), *values = x.as<const T>();
     T* passed = workspace.as<T>();
-    const std::int64_t grain = std::max<std::int64_t>(1, k_relu_grain / std::max<std::int64_t>(1, view.inner));
+    const std::int64_t grain = std::max<std::int64_t>(1, k_grain / std::max<std::int64_t>(1, view.inner));
     parallel_for(view.outer * view.channels, grain, [=](std::int64_t begin, std::int64_t end) {
       for (std::int64_t row = begin; row < end; ++row) {
         const std::int64_t c = row % view.channels;
@@ -73,7 +73,7 @@ void batch_norm_add_relu_backward_cpu(const KernelCall& call) {
     const T *dy = call.inputs[0].as<const T>(), *y = call.inputs[5].as<const T>();
     const T* other = call.inputs.size() > 6 ? call.inputs[6].as<const T>() : nullptr;
     T* passed = call.outputs[3].as<T>();
-    parallel_for(call.outputs[3].size, k_relu_grain, [=](std::int64_t begin, std::int64_t end) {
+    parallel_for(call.outputs[3].size, k_grain, [=](std::int64_t begin, std::int64_t end) {
       for (std::int64_t i = begin; i < end; ++i) {
         const T head = other == nullptr ? dy[i] : T(static_cast<Acc>(dy[i]) + static_cast<Acc>(other[i]));
         passed[i] = static_cast<Acc>(y[i]) <= Acc(0) ? T(Acc(0)) : head;

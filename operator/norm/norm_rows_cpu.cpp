@@ -14,8 +14,8 @@
 namespace sluice::detail {
 namespace {
 
-constexpr std::int64_t k_rows_grain = 16 * 1024;  // elements worth a thread
-constexpr std::int64_t k_block = 1024;            // of a half type
+constexpr std::int64_t k_grain = 16 * 1024;  // elements worth a thread
+constexpr std::int64_t k_block = 1024;       // of a half type
 
 template <class T>
 constexpr bool k_direct = std::is_same_v<T, float>;
@@ -234,7 +234,7 @@ void run_planes(const ChannelView& v, const P& pass) {
   constexpr std::int64_t k_enough = 16;
   const bool near = v.channels >= k_enough;
   const auto worth = [](std::int64_t elements) {
-    return std::max<std::int64_t>(1, k_rows_grain / std::max<std::int64_t>(1, elements));
+    return std::max<std::int64_t>(1, k_grain / std::max<std::int64_t>(1, elements));
   };
   parallel_for(v.channels, worth(v.outer * v.inner), [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t c = begin; c < end; ++c) {
@@ -266,7 +266,7 @@ bool in_vectors(const KernelCall& call) {
       // Neighbouring channels share cache lines.
       parallel_for(
           v.channels,
-          std::max<std::int64_t>(16, k_rows_grain / std::max<std::int64_t>(1, v.outer)),
+          std::max<std::int64_t>(16, k_grain / std::max<std::int64_t>(1, v.outer)),
           [&](auto begin, auto end) { pass.columns(begin, end); });
     }
   });

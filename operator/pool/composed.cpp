@@ -72,14 +72,14 @@ Specs infer_window(const char* op, const ArraySpec& x, const Shape& image, const
 }
 
 // -- One axis ---------------------------------------------------------------------------------------------------------
-Specs infer_pooled_row(const Operator& op, std::span<const ArraySpec> inputs, const Attributes& attributes) {
+Specs infer_row(const Operator& op, std::span<const ArraySpec> inputs, const Attributes& attributes) {
   const Shape image = detail::row_shape(op.name, "x", inputs[0].shape);
   return infer_window(op.name, inputs[0], image, as_image(op.name, attributes.as<RowPoolAttributes>()));
 }
 
 template <const Operator& op, const Operator& of_images>
 Arrays pool_row(std::span<const NDArray> inputs, const Attributes& attributes, SourceLocation site) {
-  infer_pooled_row(op, detail::specs_of(inputs), attributes);
+  infer_row(op, detail::specs_of(inputs), attributes);
   const NDArray image = inputs[0].expand_dims(2, site);
   const Attributes how = Attributes::of(as_image(op.name, attributes.as<RowPoolAttributes>()));
   return {invoke(of_images, {&image, 1}, how, site)[0].squeeze(2, site)};
@@ -174,9 +174,9 @@ RowPoolAttributes attributes_of(const Pool1DOptions& o) {
 namespace detail {
 
 constinit const Operator k_max_pool1d =
-    composed<RowPoolAttributes>("max_pool1d", infer_pooled_row, pool_row<k_max_pool1d, max_pool2d_op>);
+    composed<RowPoolAttributes>("max_pool1d", infer_row, pool_row<k_max_pool1d, max_pool2d_op>);
 constinit const Operator k_avg_pool1d =
-    composed<RowPoolAttributes>("avg_pool1d", infer_pooled_row, pool_row<k_avg_pool1d, avg_pool2d_op>);
+    composed<RowPoolAttributes>("avg_pool1d", infer_row, pool_row<k_avg_pool1d, avg_pool2d_op>);
 constinit const Operator k_lp_pool2d = composed<LpAttributes<PoolAttributes>>("lp_pool2d", infer_lp, pool_lp);
 constinit const Operator k_lp_pool1d =
     composed<LpAttributes<RowPoolAttributes>>("lp_pool1d", infer_lp_row, pool_lp_row);

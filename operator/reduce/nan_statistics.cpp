@@ -19,7 +19,7 @@ namespace {
 using detail::MomentAttributes;
 using detail::ReduceAttributes;
 
-constexpr double k_infinite = std::numeric_limits<double>::infinity(), k_nan = std::numeric_limits<double>::quiet_NaN();
+constexpr double k_infinity = std::numeric_limits<double>::infinity(), k_nan = std::numeric_limits<double>::quiet_NaN();
 
 // -- nanvar, nanstd ---------------------------------------------------------------------------------------------------
 Specs infer_moment(const Operator&, std::span<const ArraySpec> inputs, const Attributes& attributes) {
@@ -78,7 +78,7 @@ Arrays place_among_numbers(std::span<const NDArray> inputs, const Attributes& at
   const auto place = [&](const Operator& op, const NDArray& of) { return invoke_one(op, {of}, attributes, site); };
   if (!is_floating(x.dtype()))
     return {place(plain<largest>(), x)};
-  constexpr double worst = largest ? -k_infinite : k_infinite;
+  constexpr double worst = largest ? -k_infinity : k_infinity;
   const NDArray is_number = logical_not(isnan(x, site), site), kept = where(is_number, x, worst, site);
   const NDArray best = largest ? max(kept, a.axes, a.keepdims, site) : min(kept, a.axes, a.keepdims, site);
   const NDArray first = place(detail::k_argmax, is_number);

@@ -26,7 +26,7 @@ constexpr double k_small = 200;
 constexpr int k_levels = 8;
 
 /// number * 2^exponent; exponents are whole, and constants of every gradient.
-struct ScaledArrays {
+struct Scaled {
   NDArray number, exponent;
 };
 
@@ -37,7 +37,7 @@ NDArray times_power_of_two(const NDArray& x, const NDArray& exponent) {
   return x * power(2, half) * power(2, rest);
 }
 
-ScaledArrays near_one(const ScaledArrays& x, const Shape& axes) {
+Scaled near_one(const Scaled& x, const Shape& axes) {
   NDArray exponent;
   {
     const autograd::PauseScope constants;
@@ -48,31 +48,31 @@ ScaledArrays near_one(const ScaledArrays& x, const Shape& axes) {
   return {times_power_of_two(x.number, -exponent), x.exponent + exponent};
 }
 
-ScaledArrays joined(const ScaledArrays& a, const ScaledArrays& b) {
+Scaled joined(const Scaled& a, const Scaled& b) {
   return {a.number * b.number, a.exponent + b.exponent};
 }
 
-ScaledArrays every_other(const ScaledArrays& x, std::int64_t first) {
+Scaled every_other(const Scaled& x, std::int64_t first) {
   const std::int64_t n = x.number.shape()[1];
   return {x.number.slice(1, first, n, 2), x.exponent.slice(1, first, n, 2)};
 }
 
 // Of every element of the last axis the product of the others, by halves: products of pairs going up, of the neighbour
 // with what lies beyond the pair coming down. Nothing is divided, so zeros need no care, in gradients of this neither.
-ScaledArrays products_of_others(const ScaledArrays& given, int level) {
+Scaled products_of_others(const Scaled& given, int level) {
   const std::int64_t n = given.number.shape()[1], rows = given.number.shape()[0];
   if (n <= 1)
     return {ones_like(given.number), zeros_like(given.exponent)};
   if (n % 2 != 0) {
     const NDArray one = ones({rows, 1}, {.dtype = float64, .device = given.number.device()});
     const NDArray numbers = concat({given.number, one}, 1), exponents = concat({given.exponent, zeros_like(one)}, 1);
-    const ScaledArrays others = products_of_others({numbers, exponents}, level);
+    const Scaled others = products_of_others({numbers, exponents}, level);
     return {others.number.slice(1, 0, n), others.exponent.slice(1, 0, n)};
   }
-  const ScaledArrays x = level % k_levels == 0 ? near_one(given, {1}) : given;
-  const ScaledArrays even = every_other(x, 0), odd = every_other(x, 1);
-  const ScaledArrays beyond = products_of_others(joined(even, odd), level + 1);
-  const ScaledArrays of_even = joined(odd, beyond), of_odd = joined(even, beyond);
+  const Scaled x = level % k_levels == 0 ? near_one(given, {1}) : given;
+  const Scaled even = every_other(x, 0), odd = every_other(x, 1);
+  const Scaled beyond = products_of_others(joined(even, odd), level + 1);
+  const Scaled of_even = joined(odd, beyond), of_odd = joined(even, beyond);
   return {
       stack({of_even.number, of_odd.number}, 2).reshape({rows, n}),
       stack({of_even.exponent, of_odd.exponent}, 2).reshape({rows, n})};
@@ -146,7 +146,7 @@ NDArray ReductionGradient::recorded_of_product(const NDArray& x, const NDArray& 
   if (x.size() == 0)
     return dy * x;
   const NDArray last = x.astype(float64).transpose(order), rows = last.reshape({-1, terms});
-  const ScaledArrays scaled = products_of_others({rows, zeros_like(rows)}, 0);
+  const Scaled scaled = products_of_others({rows, zeros_like(rows)}, 0);
   const NDArray others = times_power_of_two(scaled.number, scaled.exponent).reshape(last.shape()).transpose(back);
   return (dy.astype(float64) * others).astype(x.dtype());
 }

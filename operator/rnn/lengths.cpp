@@ -13,7 +13,7 @@ namespace sluice::detail {
 
 namespace {
 
-struct UnevenSequences {
+struct Sequences {
   RnnProblem p;
   NDArray x;        // zeros beyond a sequence, where it may be anything: 0 times that would reach gradients
   NDArray lengths;  // (N,)
@@ -23,7 +23,7 @@ struct UnevenSequences {
 
 // Turning over leaves padding as it is, and throws for a length outside 0 .. T, whatever hangs on it. Nothing is less
 // than itself, a NaN neither: zeros of as many steps and samples, without asking for their number.
-UnevenSequences sequences_of(std::span<const NDArray> inputs, const RnnAttributes& how, SourceLocation site) {
+Sequences sequences_of(std::span<const NDArray> inputs, const RnnAttributes& how, SourceLocation site) {
   const NDArray &x = inputs[0], &lengths = inputs[2];
   const NDArray some = x.detach().slice(2, 0, 1, 1, site);
   const NDArray padding = sequence_mask(less(some, some, site), lengths, 1, 0, site);
@@ -49,14 +49,14 @@ NDArray holding_columns(const RnnProblem& p, const NDArray& weight, std::int64_t
 }
 
 // h after each sequence's last step; of none that of before.
-NDArray last_of(const UnevenSequences& s, const NDArray& y, const Arrays& before) {
+NDArray last_of(const Sequences& s, const NDArray& y, const Arrays& before) {
   const NDArray is_none = equal(s.lengths, 0, s.site);
   const NDArray last = sequence_last(y, add(s.lengths, is_none.astype(s.lengths.dtype(), s.site), s.site), 0, s.site);
   return before.empty() ? last : where(is_none.expand_dims(1, s.site), before[0], last, s.site);
 }
 
 RecurrentResult run_through(
-    const UnevenSequences& s, NDArray x, const Arrays& before, const RecurrentWeights& w, bool backwards) {
+    const Sequences& s, NDArray x, const Arrays& before, const RecurrentWeights& w, bool backwards) {
   const SourceLocation site = s.site;
   const auto turned = [&](const NDArray& steps) {
     return backwards ? sequence_reverse(steps, s.lengths, 0, site) : steps;
@@ -84,7 +84,7 @@ RecurrentResult run_through(
 }  // namespace
 
 Arrays rnn_lengths_by_steps(std::span<const NDArray> inputs, const RnnAttributes& how, SourceLocation site) {
-  const UnevenSequences s = sequences_of(inputs, how, site);
+  const Sequences s = sequences_of(inputs, how, site);
   const auto run = [&](const NDArray& x, const Arrays& before, const RecurrentWeights& weights, bool backwards) {
     RecurrentResult all = recurrent_steps(s.p.mode, x, before, weights, backwards, site, s.padding);
     all.outputs = sequence_mask(all.outputs, s.lengths, 0, 0, site);
@@ -94,7 +94,7 @@ Arrays rnn_lengths_by_steps(std::span<const NDArray> inputs, const RnnAttributes
 }
 
 Arrays rnn_lengths_by_runs(std::span<const NDArray> inputs, const RnnAttributes& how, SourceLocation site) {
-  const UnevenSequences s = sequences_of(inputs, how, site);
+  const Sequences s = sequences_of(inputs, how, site);
   const auto run = [&](const NDArray& x, const Arrays& before, const RecurrentWeights& weights, bool backwards) {
     return run_through(s, x, before, weights, backwards);
   };

@@ -14,7 +14,7 @@ namespace {
 using detail::ScanAttributes;
 
 // Integers and bool add up in int64.
-Specs infer_nan_total(const Operator&, std::span<const ArraySpec> inputs, const Attributes&) {
+Specs infer_total(const Operator&, std::span<const ArraySpec> inputs, const Attributes&) {
   ArraySpec spec = inputs[0];
   if (!is_floating(spec.dtype) && spec.dtype != uint64)
     spec.dtype = int64;
@@ -35,7 +35,7 @@ constexpr Operator scan_of(const char* name, Composition composition) {
   op.name = name;
   op.attributes = &attribute_type_from<detail::all_elements>;
   op.normalise = detail::normalise_axis_or_all<ScanAttributes>;
-  op.infer = infer_nan_total;
+  op.infer = infer_total;
   op.composition = composition;
   return op;
 }

@@ -111,7 +111,7 @@ Specs infer_turned(const Operator&, std::span<const ArraySpec> inputs, const Att
   return {y};
 }
 
-Arrays turned_plane(std::span<const NDArray> inputs, const Attributes& attributes, SourceLocation site) {
+Arrays turned(std::span<const NDArray> inputs, const Attributes& attributes, SourceLocation site) {
   const auto& a = attributes.as<TurnAttributes>();
   const NDArray& x = inputs[0];
   const auto [from, to] = plane_of(a, axes_of(x, "rot90"));
@@ -175,7 +175,7 @@ NDArray stretched(const NDArray& x, std::span<const NDArray> arrays, const Shape
 const Operator detail::k_moveaxis{
     .name = "moveaxis", .attributes = &attribute_type<MoveAttributes>, .view = moved, .gradient = moved_back};
 constinit const Operator detail::k_rot90{
-    .name = "rot90", .attributes = &attribute_type<TurnAttributes>, .infer = infer_turned, .composition = turned_plane};
+    .name = "rot90", .attributes = &attribute_type<TurnAttributes>, .infer = infer_turned, .composition = turned};
 
 NDArray moveaxis(
     const NDArray& x, const std::vector<int>& source, const std::vector<int>& destination, SourceLocation site) {
