@@ -15,10 +15,14 @@ void check_inputs(const Operator& op, std::span<const NDArray> inputs);
 inline bool are_plain(const Operator& op, std::span<const NDArray> inputs) noexcept {
   if (op.inputs >= 0 && inputs.size() != static_cast<std::size_t>(op.inputs))
     return false;
-  const ArrayObject* const first = inputs.empty() ? nullptr : inputs[0].object();
-  for (const NDArray& input : inputs) {
+  if (inputs.empty())
+    return true;
+  const ArrayObject* const first = inputs[0].object();
+  if (first == nullptr || first->buffer == nullptr)
+    return false;
+  for (const NDArray& input : inputs.subspan(1)) {
     const ArrayObject* const object = input.object();
-    if (object == nullptr || object->buffer == nullptr || first->buffer == nullptr || object->device != first->device ||
+    if (object == nullptr || object->buffer == nullptr || object->device != first->device ||
         object->buffer->maker() != first->buffer->maker())
       return false;
   }
