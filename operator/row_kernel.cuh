@@ -270,6 +270,20 @@ bool by_kept_vectors(const Rows& rows, int V, F&& f) {
   return needed <= 8;
 }
 
+/// Enqueues an operator that works on rows in registers; false if none can hold these. Throws CudaError naming `name`
+/// where the launch is refused.
+template <class R>
+bool launch_rows_in_registers(const char* name, const R& op, const Rows& rows, cudaStream_t stream) {
+  constexpr int V = k_neighbours<typename R::Element>;
+  if (rows.count == 0 || rows.n == 0 || !op.in_vectors(rows, V))
+    return false;
+  const bool launched = by_kept_vectors(
+      rows, V, [&]<int P>() { row_in_registers_kernel<V, P><<<rows.blocks(), k_group_block, 0, stream>>>(op, rows); });
+  if (launched)
+    check_early_launch(name, stream);
+  return launched;
+}
+
 /// Enqueues the operator over rows. Throws CudaError naming `name` where the launch is refused.
 template <class R>
 void launch_rows(const char* name, const R& op, const Rows& rows, cudaStream_t stream) {
@@ -280,15 +294,11 @@ void launch_rows(const char* name, const R& op, const Rows& rows, cudaStream_t s
     row_kernel<1><<<rows.blocks(), k_group_block, 0, stream>>>(op, rows);
     return check_early_launch(name, stream);
   }
-  bool launched = false;
   if constexpr (!std::is_void_v<typename R::InRegisters>) {
-    const typename R::InRegisters in_registers(op);
-    launched = by_kept_vectors(rows, V, [&]<int P>() {
-      row_in_registers_kernel<V, P><<<rows.blocks(), k_group_block, 0, stream>>>(in_registers, rows);
-    });
+    if (launch_rows_in_registers(name, typename R::InRegisters(op), rows, stream))
+      return;
   }
-  if (!launched)
-    row_kernel<V><<<rows.blocks(), k_group_block, 0, stream>>>(op, rows);
+  row_kernel<V><<<rows.blocks(), k_group_block, 0, stream>>>(op, rows);
   check_early_launch(name, stream);
 }
 

@@ -60,6 +60,15 @@ __device__ inline void fetch_piece(void* to, const void* from, int bytes) {
     std::memcpy(to, from, static_cast<std::size_t>(bytes));
 #endif
 }
+/// Begins to bring half a piece into shared memory.
+__device__ inline void fetch_half_piece(void* to, const void* from) {
+#if SLUICE_TENSOR_CORES
+  const auto at = static_cast<unsigned>(__cvta_generic_to_shared(to));
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 8;" ::"r"(at), "l"(from) : "memory");
+#else
+  std::memcpy(to, from, k_piece_bytes / 2);
+#endif
+}
 /// Begins to bring the line of memory that holds `from` into the GPU's cache.
 __device__ inline void fetch_line([[maybe_unused]] const void* from) {
 #if SLUICE_TENSOR_CORES

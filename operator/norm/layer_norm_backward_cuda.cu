@@ -48,35 +48,86 @@ __device__ void join_warps(const Group& group, int n, const C (&gamma)[P][V], co
   }
 }
 
-// As many blocks a processor as registers allow: four where all that are launched run at once then.
+// Blocks a multiprocessor has room for, of threads that keep sums for so many elements of a row.
+constexpr int blocks_beside(int kept) {
+  return kept <= 8 ? 4 : kept <= 16 ? 3 : 2;
+}
+
+// What each thread fetches of the next row, in places of its own, while it works on this one.
 template <int V, int P, class T>
-__global__ void __launch_bounds__(k_group_block, P* V <= 4 ? 4 : 2)
-    norm_backward_in_registers(NormBackwardRow<T> of, Rows rows, ParameterSums<Compute<T>> partial) {
+class RowsAhead {
+ public:
+  using Row = NormBackwardRow<T, NormParametersAre::vectors>;
+  static constexpr int k_stages = 2, k_bytes = k_stages * P * 2 * k_group_block * k_piece_bytes;
+
+  __device__ RowsAhead(const Row& of, int lane, int width, int vectors)
+      : of_(of),
+        room_(shared_room<k_bytes>() + threadIdx.x * k_piece_bytes),
+        lane_(lane),
+        width_(width),
+        vectors_(vectors) {}
+
+  __device__ void fetch(std::int64_t offset, int stage) const {
+#pragma unroll
+    for (int p = 0; p < P; ++p) {
+      if (const int i = lane_ + p * width_; i < vectors_)
+        of_.template fetch<V>(piece(stage, p, 0), piece(stage, p, 1), offset, i);
+    }
+  }
+  /// dy and x as they have arrived.
+  __device__ NormValues<T, V> values(int stage, int p) const {
+    NormValues<T, V> there;
+    there.dy = *reinterpret_cast<const Neighbours<T, V>*>(piece(stage, p, 0));
+    there.x = *reinterpret_cast<const Neighbours<T, V>*>(piece(stage, p, 1));
+    of_.widen(there);
+    return there;
+  }
+
+ private:
+  __device__ unsigned char* piece(int stage, int p, int which) const {
+    return room_ + ((stage * P + p) * 2 + which) * k_group_block * k_piece_bytes;
+  }
+
+  const Row& of_;
+  unsigned char* room_;
+  int lane_, width_, vectors_;
+};
+
+template <int V, int P, class T>
+__global__ void __launch_bounds__(k_group_block, blocks_beside(P* V)) norm_backward_ahead(
+    NormBackwardRow<T, NormParametersAre::vectors> of, Rows rows, ParameterSums<Compute<T>> partial) {
   using C = Compute<T>;
   const Group group(rows.width);
   const int n = static_cast<int>(rows.n), vectors = n / V;
+  const RowsAhead<V, P, T> ahead(of, group.lane, rows.width, vectors);
   C gamma[P][V] = {}, beta[P][V] = {};
-  for (std::int64_t row = group.index; row < rows.count; row += group.count) {
+  std::int64_t row = group.index;
+  NormRowAt<C> next = row < rows.count ? of.at(row) : NormRowAt<C>{};
+  if (row < rows.count)
+    ahead.fetch(row * rows.pitch, 0);
+  end_fetches();
+  for (int stage = 0; row < rows.count; stage ^= 1) {
     const std::int64_t offset = row * rows.pitch;
-    const NormRowAt<C> at = of.at(row);
-    NormValues<T, V> values[P];
-#pragma unroll
-    for (int p = 0; p < P; ++p) {
-      if (const int i = group.lane + p * rows.width; i < vectors)
-        of.load(values[p], offset, 1, i);
+    const NormRowAt<C> at = next;
+    row += group.count;
+    if (row < rows.count) {
+      ahead.fetch(row * rows.pitch, stage ^ 1);
+      next = of.at(row);
     }
+    end_fetches();
+    await_fetches<1>();
     NormSums<C> sums{};
 #pragma unroll
     for (int p = 0; p < P; ++p) {
       const int i = group.lane + p * rows.width;
       if (i >= vectors)
         continue;
-      of.widen(values[p]);
-      of.add(sums, values[p], at, i);
+      const NormValues<T, V> values = ahead.values(stage, p);
+      of.add(sums, values, at, i);
 #pragma unroll
       for (int j = 0; j < V; ++j) {
-        const C dy = static_cast<C>(values[p].dy.at[j]);
-        gamma[p][j] += dy * ((static_cast<C>(values[p].x.at[j]) - at.mean) * at.inv_std);
+        const C dy = static_cast<C>(values.dy.at[j]);
+        gamma[p][j] += dy * ((static_cast<C>(values.x.at[j]) - at.mean) * at.inv_std);
         beta[p][j] += dy;
       }
     }
@@ -84,7 +135,7 @@ __global__ void __launch_bounds__(k_group_block, P* V <= 4 ? 4 : 2)
 #pragma unroll
     for (int p = 0; p < P; ++p) {
       if (const int i = group.lane + p * rows.width; i < vectors)
-        of.store(values[p], at, sums, offset, 1, i);
+        of.store(ahead.values(stage, p), at, sums, offset, 1, i);
     }
   }
   C* const to = partial.of_block(n);
@@ -133,11 +184,25 @@ __global__ void __launch_bounds__(k_group_block) join_blocks(
   store_parameter(to.data, to.dtype, column, sum);
 }
 
-// Enough blocks for a large GPU, each with rows that are worth the sums it leaves; by shape alone.
-std::int64_t blocks_for_sums(const Rows& rows) {
-  constexpr std::int64_t k_most = 528, k_rows = 4;
+// As many blocks as a large GPU runs at once, each with rows that are worth the sums it leaves; by shape alone.
+std::int64_t blocks_for_sums(const Rows& rows, int beside) {
+  constexpr std::int64_t k_multiprocessors = 132, k_rows = 4;
   const std::int64_t groups = k_group_block / rows.width;
-  return std::clamp<std::int64_t>(rows.count / (groups * k_rows), 1, k_most);
+  return std::clamp<std::int64_t>(rows.count / (groups * k_rows), 1, k_multiprocessors * beside);
+}
+
+template <int V, int P, class T>
+void launch_ahead(
+    const NormBackward& norm,
+    const Rows& rows,
+    const ParameterSums<Compute<T>>& partial,
+    std::int64_t blocks,
+    const Queue& queue) {
+  constexpr int k_bytes = RowsAhead<V, P, T>::k_bytes;
+  allow_shared<norm_backward_ahead<V, P, T>, k_bytes>(queue.device().index);
+  norm_backward_ahead<V, P, T><<<static_cast<unsigned>(blocks), k_group_block, k_bytes, stream_of(queue)>>>(
+      NormBackwardRow<T, NormParametersAre::vectors>(norm), rows, partial);
+  check_launch("layer_norm_backward");
 }
 
 template <class T>
@@ -147,24 +212,21 @@ bool launch(const NormBackward& norm, const Queue& queue) {
   const NormBackwardRow<T> of(norm);
   Rows rows(norm.rows.at);
   rows.width = rows.n <= k_most_kept * V * k_warp ? k_warp : k_group_block;
-  if (!of.in_vectors(norm.rows.at) || rows.n > k_most_kept * V * k_group_block)
+  if (!of.in_vectors(norm.rows.at) || !of.by.vectors || rows.n > k_most_kept * V * k_group_block)
     return false;
+  const std::int64_t needed = (rows.n / V + rows.width - 1) / rows.width;
+  const int kept = needed <= 2 ? static_cast<int>(needed) : k_most_kept;
   const bool beta = norm.beta_grad.data != nullptr;
-  const std::int64_t blocks = blocks_for_sums(rows), stride = (beta ? 2 : 1) * rows.n;
+  const std::int64_t blocks = blocks_for_sums(rows, blocks_beside(kept * V)), stride = (beta ? 2 : 1) * rows.n;
   const Workspace workspace(queue, sizeof(C) * static_cast<std::size_t>(blocks * stride));
   const ParameterSums<C> partial{workspace.as<C>(), beta};
-  const cudaStream_t stream = stream_of(queue);
-  const auto run = [&]<int P>() {
-    norm_backward_in_registers<V, P><<<static_cast<unsigned>(blocks), k_group_block, 0, stream>>>(of, rows, partial);
-  };
-  const std::int64_t kept = (rows.n / V + rows.width - 1) / rows.width;
-  if (kept <= 1)
-    run.template operator()<1>();
-  else if (kept <= 2)
-    run.template operator()<2>();
+  if (kept == 1)
+    launch_ahead<V, 1, T>(norm, rows, partial, blocks, queue);
+  else if (kept == 2)
+    launch_ahead<V, 2, T>(norm, rows, partial, blocks, queue);
   else
-    run.template operator()<k_most_kept>();
-  check_launch("layer_norm_backward");
+    launch_ahead<V, k_most_kept, T>(norm, rows, partial, blocks, queue);
+  const cudaStream_t stream = stream_of(queue);
   const dim3 grid(static_cast<unsigned>((rows.n + k_warp - 1) / k_warp), beta ? 2 : 1);
   join_blocks<<<grid, k_group_block, 0, stream>>>(partial.at, blocks, stride, rows.n, norm.gamma_grad, norm.beta_grad);
   check_launch("layer_norm_backward");

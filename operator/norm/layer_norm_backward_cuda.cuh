@@ -1,6 +1,7 @@
 #pragma once
 
 // The gradient of a row on a GPU.
+#include <sluice/operator/library/tensor_core.cuh>
 #include <sluice/operator/norm/layer_norm_cuda.cuh>
 
 namespace sluice::detail {
@@ -27,7 +28,7 @@ struct NormValues {
   Neighbours<T, V> dy, x;
 };
 
-template <class T>
+template <class T, NormParametersAre Are = NormParametersAre::any>
 struct NormBackwardRow {
   using C = Compute<T>;
   const void* dy;
@@ -35,7 +36,7 @@ struct NormBackwardRow {
   const T* x;
   T* dx;
   const C *mean, *inv_std;
-  NormParameters<T> by;
+  NormParameters<T, Are> by;
   C divisor;
 
   explicit NormBackwardRow(const NormBackward& norm)
@@ -60,6 +61,16 @@ struct NormBackwardRow {
     const std::int64_t place = offset + i * (V == 1 ? step : V);
     load_raw(to.dy, dy, head, place);
     to.x = *reinterpret_cast<const Neighbours<T, V>*>(x + place);
+  }
+  /// Begins to bring what load() would load into shared memory, dy and x to a piece each.
+  template <int V>
+  __device__ void fetch(unsigned char* to_dy, unsigned char* to_x, std::int64_t offset, std::int64_t i) const {
+    const std::int64_t place = offset + i * V;
+    if (std::is_same_v<T, float> && head != DType::float32)
+      fetch_half_piece(to_dy, static_cast<const std::uint16_t*>(dy) + place);
+    else
+      fetch_piece(to_dy, static_cast<const T*>(dy) + place, k_piece_bytes);
+    fetch_piece(to_x, x + place, k_piece_bytes);
   }
   /// To be called once on what load() loaded, behind further loads.
   template <int V>

@@ -14,8 +14,12 @@
 
 namespace sluice::detail {
 
+/// How a row's elements find their parameters, where the kernel is compiled for it: each has its own, and they are read
+/// in vectors; all of a row share one.
+enum class NormParametersAre : std::uint8_t { any, vectors, shared };
+
 /// Where the elements of rows find their parameters, which are of type T or of Compute<T>.
-template <class T>
+template <class T, NormParametersAre Are = NormParametersAre::any>
 struct NormParameters {
   using C = Compute<T>;
   const void *gamma, *beta;
@@ -47,7 +51,9 @@ struct NormParameters {
   /// Those of elements i to i + V of a row whose first is `first`.
   template <int V>
   __device__ void load(const void* from, std::int64_t first, std::int64_t i, C (&to)[V]) const {
-    if (span != 1) {
+    if constexpr (Are == NormParametersAre::vectors) {
+      load_vector(from, i, to);
+    } else if (span != 1) {
       const std::int64_t at = channel_of(i);
       const C shared = one(from, first + at);
       const std::int64_t rest = (at + 1) * span - i;
@@ -148,14 +154,21 @@ template <class C>
 struct NormTold {
   C mean, inv_std;
   std::int64_t first;  // of its parameters
+  C gamma, beta;       // those that all of it share
 };
 
 /// What forward is told and writes beside y.
-template <class T>
+template <class T, NormParametersAre Are = NormParametersAre::any>
 struct NormRow : RowOperands<T, 1, true> {
   using C = Compute<T>;
   static constexpr bool k_tells = true;
-  NormParameters<T> by;
+  // Registers for as many blocks as bring enough of memory under way; in general parameters take too many of them.
+  static constexpr int blocks_at_least(int kept) {
+    if (Are == NormParametersAre::any || sizeof(T) > 4)
+      return 1;
+    return sizeof(T) == 4 ? (kept <= 8 ? 6 : kept <= 16 ? 5 : 3) : (kept <= 16 ? 6 : kept <= 32 ? 4 : 2);
+  }
+  NormParameters<T, Are> by;
   C *mean, *inv_std;
   C divisor, eps;
   std::int64_t n;
@@ -174,7 +187,13 @@ struct NormRow : RowOperands<T, 1, true> {
   }
 
   __device__ NormTold<C> told(std::int64_t row, C center, C squares, bool once) const {
-    const NormTold<C> known{center, C{1} / std::sqrt(squares / divisor + eps), by.first_of(row)};
+    NormTold<C> known{center, C{1} / std::sqrt(squares / divisor + eps), by.first_of(row), C{1}, C{0}};
+    if constexpr (Are == NormParametersAre::shared) {
+      if (by.gamma != nullptr)
+        known.gamma = by.one(by.gamma, known.first);
+      if (by.beta != nullptr)
+        known.beta = by.one(by.beta, known.first);
+    }
     if (once) {
       inv_std[row] = known.inv_std;
       if (mean != nullptr)
@@ -193,6 +212,13 @@ struct NormRow : RowOperands<T, 1, true> {
 #pragma unroll
     for (int j = 0; j < V; ++j)
       normal[j] = (values.at[0][j] - known.mean) * known.inv_std;
+    if constexpr (Are == NormParametersAre::shared) {
+#pragma unroll
+      for (int j = 0; j < V; ++j)
+        made.at[j] =
+            static_cast<T>(by.beta == nullptr ? normal[j] * known.gamma : normal[j] * known.gamma + known.beta);
+      return;
+    }
     if (by.gamma != nullptr) {
       by.load(by.gamma, known.first, i, parameter);
 #pragma unroll
@@ -210,5 +236,17 @@ struct NormRow : RowOperands<T, 1, true> {
       made.at[j] = static_cast<T>(normal[j]);
   }
 };
+
+/// Calls f.operator()<Are>() for what the parameters of rows of T in registers are.
+template <class T, class F>
+void by_parameters(const NormForward& norm, F&& f) {
+  const NormParameters<T> any(norm.rows, norm.gamma, norm.beta);
+  if (any.groups == 1 && any.vectors)
+    f.template operator()<NormParametersAre::vectors>();
+  else if (any.channels == 1 && norm.rows.at.inner == 1)
+    f.template operator()<NormParametersAre::shared>();
+  else
+    f.template operator()<NormParametersAre::any>();
+}
 
 }  // namespace sluice::detail

@@ -6,12 +6,12 @@ namespace sluice::detail {
 namespace {
 
 // The mean first, then the squares around it: both of what lies in registers.
-template <class T>
-struct CentredInRegisters : NormRow<T> {
+template <class T, NormParametersAre Are>
+struct CentredInRegisters : NormRow<T, Are> {
   using C = Compute<T>;
   static constexpr bool k_twice = true;
   static constexpr C k_absent = 0;
-  explicit CentredInRegisters(const NormRow<T>& row) : NormRow<T>(row) {}
+  using NormRow<T, Are>::NormRow;
 
   __device__ C start(std::int64_t) const { return C{0}; }
   template <int V>
@@ -28,7 +28,7 @@ struct CentredInRegisters : NormRow<T> {
   }
   template <int V>
   __device__ void take_again(C& squares, const RowValues<C, 1, V>& values, C total, std::int64_t first) const {
-    if (first >= this->n)
+    if (static_cast<int>(first) >= static_cast<int>(this->n))
       return;
     const C center = total / this->divisor;
 #pragma unroll
@@ -55,7 +55,6 @@ struct RowMoments {
 template <class T>
 struct Centred : NormRow<T> {
   using C = Compute<T>;
-  using InRegisters = std::conditional_t<std::is_same_v<T, double>, void, CentredInRegisters<T>>;
   using NormRow<T>::NormRow;
 
   __device__ RowMoments<C> start(std::int64_t) const { return {}; }
@@ -92,8 +91,17 @@ struct Centred : NormRow<T> {
 }  // namespace
 
 void centred_rows_gpu(const NormForward& norm, const Queue& queue) {
+  const Rows rows(norm.rows.at);
+  const cudaStream_t stream = stream_of(queue);
   by_floating(norm.dtype, [&]<class T>() {
-    launch_rows("layer_norm", Centred<T>(norm), Rows(norm.rows.at), stream_of(queue));
+    bool launched = false;
+    if constexpr (!std::is_same_v<T, double>) {
+      by_parameters<T>(norm, [&]<NormParametersAre Are>() {
+        launched = launch_rows_in_registers("layer_norm", CentredInRegisters<T, Are>(norm), rows, stream);
+      });
+    }
+    if (!launched)
+      launch_rows("layer_norm", Centred<T>(norm), rows, stream);
   });
 }
 

@@ -5,12 +5,11 @@ namespace sluice::detail {
 
 namespace {
 
-template <class T>
-struct Uncentred : NormRow<T> {
+template <class T, NormParametersAre Are = NormParametersAre::any>
+struct Uncentred : NormRow<T, Are> {
   using C = Compute<T>;
-  using InRegisters = std::conditional_t<std::is_same_v<T, double>, void, Uncentred>;
   static constexpr C k_absent = 0;
-  using NormRow<T>::NormRow;
+  using NormRow<T, Are>::NormRow;
 
   __device__ C start(std::int64_t) const { return C{0}; }
   template <int V>
@@ -30,8 +29,17 @@ struct Uncentred : NormRow<T> {
 }  // namespace
 
 void uncentred_rows_gpu(const NormForward& norm, const Queue& queue) {
+  const Rows rows(norm.rows.at);
+  const cudaStream_t stream = stream_of(queue);
   by_floating(norm.dtype, [&]<class T>() {
-    launch_rows("rms_norm", Uncentred<T>(norm), Rows(norm.rows.at), stream_of(queue));
+    bool launched = false;
+    if constexpr (!std::is_same_v<T, double>) {
+      by_parameters<T>(norm, [&]<NormParametersAre Are>() {
+        launched = launch_rows_in_registers("rms_norm", Uncentred<T, Are>(norm), rows, stream);
+      });
+    }
+    if (!launched)
+      launch_rows("rms_norm", Uncentred<T>(norm), rows, stream);
   });
 }
 

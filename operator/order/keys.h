@@ -34,24 +34,38 @@ struct KeyRule {
   SLUICE_HD U key(U bits, bool same_zeros) const noexcept {
     U key = bits ^ sign;
     if (infinity != 0) {
-      const U magnitude = bits & ~sign;
+      const U magnitude = bits & static_cast<U>(~sign);
       if (magnitude > infinity)
         key = ones;
       else if ((bits & sign) != 0)
-        key = same_zeros && magnitude == 0 ? sign : bits ^ ones;
+        key = same_zeros && magnitude == 0 ? sign : static_cast<U>(bits ^ ones);
     }
-    return descending ? key ^ ones : key;
+    return static_cast<U>(descending ? key ^ ones : key);
   }
   /// The element of a key; one of the NaNs for theirs.
   SLUICE_HD U bits(U key) const noexcept {
-    key = descending ? key ^ ones : key;
-    return infinity != 0 && (key & sign) == 0 ? key ^ ones : key ^ sign;
+    key = static_cast<U>(descending ? key ^ ones : key);
+    return static_cast<U>(infinity != 0 && (key & sign) == 0 ? key ^ ones : key ^ sign);
   }
 };
 
 /// A key and where it stood; equal keys stay in that order.
 template <class U>
 struct Item;
+
+/// Of rows of at most k_most_narrow elements.
+template <>
+struct Item<std::uint16_t> {
+  static constexpr std::int64_t k_most_narrow = 0xffff;
+  std::uint32_t both;
+
+  Item() = default;
+  SLUICE_HD static Item last() noexcept { return {std::uint16_t{0xffff}, 0xffff}; }
+  SLUICE_HD Item(std::uint16_t key, std::uint32_t index) noexcept : both(std::uint32_t{key} << 16 | index) {}
+  SLUICE_HD std::uint16_t key() const noexcept { return static_cast<std::uint16_t>(both >> 16); }
+  SLUICE_HD std::uint32_t index() const noexcept { return both & 0xffff; }
+  SLUICE_HD friend bool operator<(const Item& a, const Item& b) noexcept { return a.both < b.both; }
+};
 
 template <>
 struct Item<std::uint32_t> {
@@ -80,6 +94,15 @@ struct alignas(16) Item<std::uint64_t> {
   }
 };
 
+/// The smaller one first.
+template <class T>
+SLUICE_HD void put_in_order(T& a, T& b) noexcept {
+  const bool turn = b < a;
+  const T low = turn ? b : a;
+  b = turn ? a : b;
+  a = low;
+}
+
 /// Calls f.operator()<U>() with the type of keys for elements of `dtype`.
 template <class F>
 void by_key(DType dtype, F&& f) {
@@ -89,15 +112,26 @@ void by_key(DType dtype, F&& f) {
     f.template operator()<std::uint64_t>();
 }
 
+/// The same with narrower ones where the elements and the places in rows of n are.
+template <class F>
+void by_key_of_rows(DType dtype, std::int64_t n, F&& f) {
+  if (size_of(dtype) <= 2 && n <= Item<std::uint16_t>::k_most_narrow)
+    f.template operator()<std::uint16_t>();
+  else
+    by_key(dtype, f);
+}
+
 /// Element i of an array of elements of `bytes` bytes.
 template <class U>
 SLUICE_HD U load_bits(const void* x, std::size_t bytes, std::int64_t i) noexcept {
   if constexpr (sizeof(U) == 8) {
     return static_cast<const std::uint64_t*>(x)[i];
   } else {
-    return bytes == 4   ? static_cast<const std::uint32_t*>(x)[i]
-           : bytes == 2 ? static_cast<const std::uint16_t*>(x)[i]
-                        : static_cast<const std::uint8_t*>(x)[i];
+    if constexpr (sizeof(U) == 4) {
+      if (bytes == 4)
+        return static_cast<const std::uint32_t*>(x)[i];
+    }
+    return bytes == 2 ? static_cast<const std::uint16_t*>(x)[i] : static_cast<const std::uint8_t*>(x)[i];
   }
 }
 template <class U>

@@ -206,21 +206,31 @@ void merge_order(const KernelCall& call, const OrderRows<U>& order, std::int64_t
 template <class U>
 void select_order(const KernelCall& call, const OrderRows<U>& order) {
   const Workspace best(call.queue, static_cast<std::size_t>(order.rows * order.kept) * sizeof(Item<U>));
-  select_kernel<<<blocks_of(order.rows), k_block, 0, stream_of(call.queue)>>>(order, best.as<Item<U>>());
-  check_launch(call.op.name);
+  constexpr std::int64_t k_long = 1 << 17, k_few = 16;
+  const bool by_many_blocks = order.n >= k_long && order.rows <= k_few;
+  if constexpr (sizeof(U) > 2) {
+    if (by_many_blocks)
+      select_of_long_rows(call, order, best.as<Item<U>>());
+  }
+  if (!by_many_blocks) {
+    select_kernel<<<blocks_of(order.rows), k_block, 0, stream_of(call.queue)>>>(order, best.as<Item<U>>());
+    check_launch(call.op.name);
+  }
   merge_order(call, order, order.kept, best.as<Item<U>>());
 }
 
 }  // namespace
 
 void order_gpu(const OrderCall& order, const KernelCall& call) {
-  constexpr std::int64_t k_long = 1 << 17, k_few = 16, k_very_long = 1 << 21;
-  const bool in_radix = order.n >= k_long && (order.rows() <= k_few || order.n >= k_very_long);
-  by_key(order.dtype, [&]<class U>() {
+  constexpr std::int64_t k_long = 1 << 17, k_few = 16, k_very_long = 1 << 21, k_most_selected = 1 << 16;
+  const bool few = order.n > k_tile_items && order.kept <= order.n / 4;
+  const bool in_radix = order.n >= k_long && (order.rows() <= k_few || order.n >= k_very_long) &&
+                        !(few && order.kept <= k_most_selected && order.rows() <= k_few);
+  by_key_of_rows(order.dtype, order.n, [&]<class U>() {
     const OrderRows<U> rows(order);
     if (in_radix)
-      sizeof(U) == 4 ? radix_order_narrow(order, call) : radix_order_wide(order, call);
-    else if (order.n > k_tile_items && order.kept <= order.n / 4)
+      sizeof(U) <= 4 ? radix_order_narrow(order, call) : radix_order_wide(order, call);
+    else if (few)
       select_order(call, rows);
     else
       merge_order<U>(call, rows, order.n, nullptr);

@@ -107,10 +107,7 @@ __device__ void sort_tile(const Slots<T>& items, int length) {
   for (int round = 0; round < k_items_each; ++round) {
 #pragma unroll
     for (int k = round % 2; k + 1 < k_items_each; k += 2) {
-      const bool turn = own[k + 1] < own[k];
-      const T low = turn ? own[k + 1] : own[k];
-      own[k + 1] = turn ? own[k] : own[k + 1];
-      own[k] = low;
+      put_in_order(own[k], own[k + 1]);
     }
   }
 #pragma unroll
@@ -142,6 +139,10 @@ struct RadixSort {
 };
 void radix_sort(const KernelCall& call, const RadixSort<std::uint32_t>& sort);
 void radix_sort(const KernelCall& call, const RadixSort<std::uint64_t>& sort);
+
+/// The order.kept best of each of few long rows as items, in any order; of equal keys the first.
+template <class U>
+void select_of_long_rows(const KernelCall& call, const OrderRows<U>& order, Item<U>* best);
 
 /// In order, few long rows one after the other by radix sort.
 void radix_order_narrow(const OrderCall& order, const KernelCall& call);

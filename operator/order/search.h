@@ -41,21 +41,34 @@ struct Search {
       each = call.inputs[1].shape[call.inputs[1].shape.ndim() - 1];
   }
 
+  SLUICE_HD U key_of(std::int64_t i) const noexcept { return rule.key(load_bits<U>(values, bytes, i), true); }
+  SLUICE_HD U sorted_key(std::int64_t i) const noexcept { return rule.key(load_bits<U>(sorted, bytes, i), true); }
+
   /// Of value i.
   SLUICE_HD void find(std::int64_t i) const noexcept {
-    const U key = rule.key(load_bits<U>(values, bytes, i), true);
+    const U key[1] = {key_of(i)};
+    std::int64_t place[1];
     const std::int64_t base = i / each * n;
-    const auto before = [&](std::int64_t at) {
-      const U other = rule.key(load_bits<U>(sorted, bytes, base + at), true);
+    find_each(key, place, n, [&](std::int64_t at) { return sorted_key(base + at); });
+    places[i] = place[0];
+  }
+  /// Of some values at once, among `count` keys.
+  template <int V, class I, class KeyAt>
+  SLUICE_HD void find_each(const U (&keys)[V], I (&low)[V], I count, const KeyAt& key_at) const noexcept {
+    const auto before = [&](I at, U key) {
+      const U other = key_at(at);
       return right ? other <= key : other < key;
     };
+    for (I& at : low)
+      at = 0;
     // Places that find_among_keys() looks at too: elements that are in no order give the same everywhere.
-    std::int64_t low = 0, count = n;
-    for (; count > 1; count -= count / 2)
-      low += before(low + count / 2 - 1) ? count / 2 : 0;
-    if (count == 1 && before(low))
-      ++low;
-    places[i] = low;
+    for (; count > 1; count -= count / 2) {
+      const I half = count / 2;
+      for (int j = 0; j < V; ++j)
+        low[j] += before(low[j] + half - 1, keys[j]) ? half : I{0};
+    }
+    for (int j = 0; j < V && count == 1; ++j)
+      low[j] += before(low[j], keys[j]) ? I{1} : I{0};
   }
 };
 

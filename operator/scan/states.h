@@ -65,16 +65,16 @@ struct WholeScan : TotalScan<std::int64_t, std::int64_t, Product> {
 };
 
 /// A value and the entry that it comes from; -1 for nothing.
-template <class A>
+template <class A, class I>
 struct Extreme {
   A value;
-  std::int64_t entry;
+  I entry;
 };
 
 /// Largest or smallest so far: of equals the last, and a NaN is better than any number.
-template <class T, class A>
+template <class T, class A, class I = std::int64_t>
 struct ExtremeScan {
-  using Acc = Extreme<A>;
+  using Acc = Extreme<A, I>;
   using Element = T;
   const T* x;
   T* y;
@@ -90,7 +90,7 @@ struct ExtremeScan {
     return wins ? b : a;
   }
   SLUICE_HD Acc lift(std::int64_t offset, std::int64_t entry) const noexcept {
-    return {static_cast<A>(x[offset]), entry};
+    return {static_cast<A>(x[offset]), static_cast<I>(entry)};
   }
   SLUICE_HD void lower(std::int64_t offset, std::int64_t, const Acc& a) const noexcept {
     y[offset] = static_cast<T>(a.value);

@@ -107,6 +107,20 @@ void check_layouts(DType dtype, Device device) {
   check(at({3, 0}), 1, {0});
 }
 
+// Places of values among sorted rows of n.
+NDArray want_among(const NDArray& sorted, const NDArray& values, Index n, bool right) {
+  const test::Dense among(sorted), of(values);
+  test::Dense want(values.shape(), 0);
+  const std::size_t each = of.values.size() / (among.values.size() / static_cast<std::size_t>(n));
+  for (std::size_t i = 0; i < of.values.size(); ++i) {
+    const auto begin = among.values.begin() + static_cast<Index>(i / each) * n;
+    const auto at = right ? std::upper_bound(begin, begin + n, of.values[i], comes_before)
+                          : std::lower_bound(begin, begin + n, of.values[i], comes_before);
+    want.values[i] = static_cast<double>(at - begin);
+  }
+  return want.array();
+}
+
 std::vector<Device> devices() {
   return num_gpus() > 0 ? std::vector<Device>{cpu(), gpu()} : std::vector<Device>{cpu()};
 }
@@ -221,6 +235,39 @@ TEST_CASE(
   CHECK(differences(topk(same, 300).indices, arange(0, 300, 1)) == "");
 }
 
+TEST_CASE(
+    "The best of few long rows on a GPU are the first of equal ones, whatever their digits", "[operator][order][gpu]") {
+  SLUICE_NEEDS_GPUS(1);
+  constexpr Index n = 131079;  // no whole number of loads
+  const auto first = [](const NDArray& x, const std::vector<Index>& kept) {
+    const NDArray there = x.to(gpu());
+    const int axis = x.ndim() - 1;
+    for (const bool descending : {false, true}) {
+      const Ordered all = ordered(x, axis, kept.back(), descending);
+      for (const Index k : kept) {
+        CAPTURE(x.dtype(), x.shape(), descending, k);
+        check_same(
+            topk(there, k, axis, descending), {all.values.slice(axis, 0, k), all.indices.slice(axis, 0, k)}, x.dtype());
+      }
+    }
+  };
+  for (const DType dtype : {float32, float64, bfloat16, uint8, bool_})
+    first(drawn({n}, dtype, 60), {1, 300, n / 4});                // tied, and NaNs
+  first(drawn({2, n}, int64, 1e12) * (Index{1} << 23), {1, 70});  // all digits say something
+  first(arange(n, 0, -1), {1, 2047, 2048, 2049});
+  first(full({n}, -0.0), {5});
+  first(where(arange(0, n) == n - 1, full({n}, 1), full({n}, 2)), {1, 2});  // equal ones up to an entry of many digits
+  first(drawn({17, n}, float32, 1e6), {3});                                 // more rows than few
+}
+
+TEST_CASE("Places of rows are counted in 16 bits where they fit", "[operator][order][gpu]") {
+  SLUICE_NEEDS_GPUS(1);
+  for (const Index n : {65534, 65535, 65536, 65537}) {
+    check(drawn({2, n}, float16, 1e4).to(gpu()), 1, {1, 500});
+    CHECK(differences(topk(full({n}, 3, {.dtype = uint8, .device = gpu()}), n).indices, arange(0, n)) == "");
+  }
+}
+
 TEST_CASE("Orders take extremes, infinities, signed zeros and NaNs of either sign", "[operator][order][gpu]") {
   constexpr Index low = std::numeric_limits<Index>::min(), high = std::numeric_limits<Index>::max();
   for (const Device device : devices()) {
@@ -294,15 +341,7 @@ TEST_CASE("searchsorted finds places as NumPy and PyTorch do", "[operator][order
       CAPTURE(dtype);
       const NDArray sorted = sort(drawn({2, 37}, dtype).to(device)), values = drawn({2, 50}, dtype).to(device);
       for (const bool right : {false, true}) {
-        const test::Dense among(sorted), of(values);
-        test::Dense want(values.shape(), 0);
-        for (std::size_t i = 0; i < of.values.size(); ++i) {
-          const auto begin = among.values.begin() + (i < 50 ? 0 : 37), end = begin + 37;
-          const auto at = right ? std::upper_bound(begin, end, of.values[i], comes_before)
-                                : std::lower_bound(begin, end, of.values[i], comes_before);
-          want.values[i] = static_cast<double>(at - begin);
-        }
-        CHECK(differences(searchsorted(sorted, values, right), want.array(), {0, 0}) == "");
+        CHECK(differences(searchsorted(sorted, values, right), want_among(sorted, values, 37, right), {0, 0}) == "");
       }
     }
     const NDArray row = array<double>({-1.0, 0.0, 0.0, 2.0, k_nan}).to(device);
@@ -313,6 +352,15 @@ TEST_CASE("searchsorted finds places as NumPy and PyTorch do", "[operator][order
     CHECK(searchsorted(row.slice(0, 0, 0), asked).to_vector<int>() == std::vector<int>{0, 0, 0, 0});
     CHECK(searchsorted(row.slice(0, 3, 0, -1).slice(0, 2, 0, -1), asked.slice(0, 0, 4, 2)).shape() == Shape{2});
     CHECK(searchsorted(row, zeros({0, 3}, {.device = device})).shape() == Shape{0, 3});
+  }
+  for (const Index n : {1, 2, 2048, 2049, 4096, 4097, 30000}) {  // keys of 4 and 8 bytes, in shared memory and not
+    for (const DType dtype : {float32, float64, int16}) {
+      CAPTURE(n, dtype);
+      const NDArray sorted = sort(drawn({n}, dtype, 2e4)), values = drawn({1 << 10, 1027}, dtype, 3e4);
+      const NDArray want = want_among(sorted, values, n, n % 2 == 0);
+      for (const Device device : devices())
+        CHECK(differences(searchsorted(sorted.to(device), values.to(device), n % 2 == 0), want, {0, 0}) == "");
+    }
   }
   const NDArray half = array<float>({0.5F, 1.5F});
   CHECK(searchsorted(array<int>({0, 1, 2}), half).to_vector<int>() == std::vector<int>{1, 2});
