@@ -53,24 +53,23 @@ constexpr int blocks_beside(int kept) {
   return kept <= 8 ? 4 : kept <= 16 ? 3 : 2;
 }
 
-// What each thread fetches of the next row, in places of its own, while it works on this one.
-template <int V, int P, class T>
+// What each thread fetches of the next row, in places of its own, while it works on this one; W threads a row.
+template <int V, int P, int W, class T>
 class RowsAhead {
  public:
   using Row = NormBackwardRow<T, NormParametersAre::vectors>;
   static constexpr int k_stages = 2, k_bytes = k_stages * P * 2 * k_group_block * k_piece_bytes;
 
-  __device__ RowsAhead(const Row& of, int lane, int width, int vectors)
+  __device__ RowsAhead(const Row& of, int vectors)
       : of_(of),
         room_(shared_room<k_bytes>() + threadIdx.x * k_piece_bytes),
-        lane_(lane),
-        width_(width),
+        lane_(static_cast<int>(threadIdx.x) % W),
         vectors_(vectors) {}
 
   __device__ void fetch(std::int64_t offset, int stage) const {
 #pragma unroll
     for (int p = 0; p < P; ++p) {
-      if (const int i = lane_ + p * width_; i < vectors_)
+      if (const int i = lane_ + p * W; i < vectors_)
         of_.template fetch<V>(piece(stage, p, 0), piece(stage, p, 1), offset, i);
     }
   }
@@ -90,16 +89,16 @@ class RowsAhead {
 
   const Row& of_;
   unsigned char* room_;
-  int lane_, width_, vectors_;
+  int lane_, vectors_;
 };
 
-template <int V, int P, class T>
+template <int V, int P, int W, class T>
 __global__ void __launch_bounds__(k_group_block, blocks_beside(P* V)) norm_backward_ahead(
     NormBackwardRow<T, NormParametersAre::vectors> of, Rows rows, ParameterSums<Compute<T>> partial) {
   using C = Compute<T>;
-  const Group group(rows.width);
+  const Group group(W);
   const int n = static_cast<int>(rows.n), vectors = n / V;
-  const RowsAhead<V, P, T> ahead(of, group.lane, rows.width, vectors);
+  const RowsAhead<V, P, W, T> ahead(of, vectors);
   C gamma[P][V] = {}, beta[P][V] = {};
   std::int64_t row = group.index;
   NormRowAt<C> next = row < rows.count ? of.at(row) : NormRowAt<C>{};
@@ -119,7 +118,7 @@ __global__ void __launch_bounds__(k_group_block, blocks_beside(P* V)) norm_backw
     NormSums<C> sums{};
 #pragma unroll
     for (int p = 0; p < P; ++p) {
-      const int i = group.lane + p * rows.width;
+      const int i = group.lane + p * W;
       if (i >= vectors)
         continue;
       const NormValues<T, V> values = ahead.values(stage, p);
@@ -131,24 +130,26 @@ __global__ void __launch_bounds__(k_group_block, blocks_beside(P* V)) norm_backw
         beta[p][j] += dy;
       }
     }
-    sums = join_group(sums, rows.width, [](const auto& a, const auto& b) { return joined(a, b); });
+    const NormSums<C> means = of.means(join_group(sums, W, [](const auto& a, const auto& b) { return joined(a, b); }));
 #pragma unroll
     for (int p = 0; p < P; ++p) {
-      if (const int i = group.lane + p * rows.width; i < vectors)
-        of.store(ahead.values(stage, p), at, sums, offset, 1, i);
+      if (const int i = group.lane + p * W; i < vectors)
+        of.store(ahead.values(stage, p), at, means, offset, 1, i);
     }
   }
   C* const to = partial.of_block(n);
-  if (rows.width == k_warp)
-    return join_warps<V, P>(group, n, gamma, beta, to, partial.beta);
+  if constexpr (W == k_warp) {
+    join_warps<V, P>(group, n, gamma, beta, to, partial.beta);
+  } else {
 #pragma unroll
-  for (int p = 0; p < P; ++p) {
+    for (int p = 0; p < P; ++p) {
 #pragma unroll
-    for (int j = 0; j < V; ++j) {
-      if (const int column = (group.lane + p * rows.width) * V + j; column < n) {
-        to[column] = gamma[p][j];
-        if (partial.beta)
-          to[n + column] = beta[p][j];
+      for (int j = 0; j < V; ++j) {
+        if (const int column = (group.lane + p * W) * V + j; column < n) {
+          to[column] = gamma[p][j];
+          if (partial.beta)
+            to[n + column] = beta[p][j];
+        }
       }
     }
   }
@@ -191,16 +192,16 @@ std::int64_t blocks_for_sums(const Rows& rows, int beside) {
   return std::clamp<std::int64_t>(rows.count / (groups * k_rows), 1, k_multiprocessors * beside);
 }
 
-template <int V, int P, class T>
+template <int V, int P, int W, class T>
 void launch_ahead(
     const NormBackward& norm,
     const Rows& rows,
     const ParameterSums<Compute<T>>& partial,
     std::int64_t blocks,
     const Queue& queue) {
-  constexpr int k_bytes = RowsAhead<V, P, T>::k_bytes;
-  allow_shared<norm_backward_ahead<V, P, T>, k_bytes>(queue.device().index);
-  norm_backward_ahead<V, P, T><<<static_cast<unsigned>(blocks), k_group_block, k_bytes, stream_of(queue)>>>(
+  constexpr int k_bytes = RowsAhead<V, P, W, T>::k_bytes;
+  allow_shared<norm_backward_ahead<V, P, W, T>, k_bytes>(queue.device().index);
+  norm_backward_ahead<V, P, W, T><<<static_cast<unsigned>(blocks), k_group_block, k_bytes, stream_of(queue)>>>(
       NormBackwardRow<T, NormParametersAre::vectors>(norm), rows, partial);
   check_launch("layer_norm_backward");
 }
@@ -220,12 +221,18 @@ bool launch(const NormBackward& norm, const Queue& queue) {
   const std::int64_t blocks = blocks_for_sums(rows, blocks_beside(kept * V)), stride = (beta ? 2 : 1) * rows.n;
   const Workspace workspace(queue, sizeof(C) * static_cast<std::size_t>(blocks * stride));
   const ParameterSums<C> partial{workspace.as<C>(), beta};
-  if (kept == 1)
-    launch_ahead<V, 1, T>(norm, rows, partial, blocks, queue);
-  else if (kept == 2)
-    launch_ahead<V, 2, T>(norm, rows, partial, blocks, queue);
+  const auto run = [&]<int W>() {
+    if (kept == 1)
+      launch_ahead<V, 1, W, T>(norm, rows, partial, blocks, queue);
+    else if (kept == 2)
+      launch_ahead<V, 2, W, T>(norm, rows, partial, blocks, queue);
+    else
+      launch_ahead<V, k_most_kept, W, T>(norm, rows, partial, blocks, queue);
+  };
+  if (rows.width == k_warp)
+    run.template operator()<k_warp>();
   else
-    launch_ahead<V, k_most_kept, T>(norm, rows, partial, blocks, queue);
+    run.template operator()<k_group_block>();
   const cudaStream_t stream = stream_of(queue);
   const dim3 grid(static_cast<unsigned>((rows.n + k_warp - 1) / k_warp), beta ? 2 : 1);
   join_blocks<<<grid, k_group_block, 0, stream>>>(partial.at, blocks, stride, rows.n, norm.gamma_grad, norm.beta_grad);

@@ -89,15 +89,18 @@ struct NormBackwardRow {
       sums.by_x += scaled * ((static_cast<C>(values.x.at[j]) - row.mean) * row.inv_std);
     }
   }
+  /// What store() needs of sums over a row: their means.
+  __device__ NormSums<C> means(const NormSums<C>& sums) const {
+    return {mean == nullptr ? C{0} : sums.plain / divisor, sums.by_x / divisor};
+  }
   template <int V>
   __device__ void store(
       const NormValues<T, V>& values,
       const NormRowAt<C>& row,
-      const NormSums<C>& sums,
+      const NormSums<C>& means,
       std::int64_t offset,
       std::int64_t step,
       std::int64_t i) const {
-    const C plain = mean == nullptr ? C{0} : sums.plain / divisor, slope = sums.by_x / divisor;
     C gamma[V];
     load_gamma(gamma, i);
     Neighbours<T, V> made;
@@ -105,7 +108,7 @@ struct NormBackwardRow {
     for (int j = 0; j < V; ++j) {
       const C normal = (static_cast<C>(values.x.at[j]) - row.mean) * row.inv_std;
       const C scaled = static_cast<C>(values.dy.at[j]) * gamma[j];
-      made.at[j] = static_cast<T>((scaled - plain - normal * slope) * row.inv_std);
+      made.at[j] = static_cast<T>((scaled - means.plain - normal * means.by_x) * row.inv_std);
     }
     if constexpr (V == 1) {
       dx[offset + i * step] = made.at[0];
@@ -118,7 +121,7 @@ struct NormBackwardRow {
   // Where it is used each time, rather than in registers from one time to the next.
   template <int V>
   __device__ void load_gamma(C (&to)[V], std::int64_t i) const {
-    if (by.gamma != nullptr)
+    if (Are == NormParametersAre::vectors || by.gamma != nullptr)
       return by.load(by.gamma, 0, i * V, to);
 #pragma unroll
     for (int j = 0; j < V; ++j)

@@ -24,7 +24,7 @@ __global__ void __launch_bounds__(k_group_block) norm_backward_kernel(NormBackwa
       of.widen(values);
       of.add(sums, values, at, i);
     }
-    sums = join_group(sums, rows.width, [](const auto& a, const auto& b) { return joined(a, b); });
+    sums = of.means(join_group(sums, rows.width, [](const auto& a, const auto& b) { return joined(a, b); }));
     for (std::int64_t i = group.lane; i < vectors; i += rows.width) {
       of.load(values, offset, rows.step, i);
       of.widen(values);

@@ -7,6 +7,7 @@
 #include <cuda_runtime.h>
 
 #include <sluice/ndarray/strided.cuh>
+#include <sluice/operator/group.cuh>
 #include <sluice/operator/order/keys.h>
 
 namespace sluice::detail {
@@ -93,6 +94,43 @@ __device__ void merge_each(const Slots<T>& a, int na, const Slots<T>& b, int nb,
   }
 }
 
+/// Sorts runs of `length` items, at most k_warp * k_items_each, that a warp keeps, k_items_each a lane in order:
+/// Batcher's bitonic sort, each step towards the same end.
+template <class T>
+__device__ void sort_in_warp(T (&own)[k_items_each], int length) {
+  const int lane = static_cast<int>(threadIdx.x) % k_warp;
+  const auto keep = [&](T& mine, const T& other, int bit) {
+    const bool turn = (lane & bit) == 0 ? other < mine : mine < other;
+    mine = turn ? other : mine;
+  };
+#pragma unroll
+  for (int lanes = 2; lanes <= k_warp; lanes *= 2) {
+    if (lanes * k_items_each > length)
+      return;
+    T other[k_items_each];
+#pragma unroll
+    for (int k = 0; k < k_items_each; ++k)
+      other[k] = shuffle_xor(own[k_items_each - 1 - k], lanes - 1);
+#pragma unroll
+    for (int k = 0; k < k_items_each; ++k)
+      keep(own[k], other[k], lanes / 2);
+#pragma unroll
+    for (int beside = lanes / 4; beside > 0; beside /= 2) {
+#pragma unroll
+      for (int k = 0; k < k_items_each; ++k)
+        keep(own[k], shuffle_xor(own[k], beside), beside);
+    }
+#pragma unroll
+    for (int beside = k_items_each / 2; beside > 0; beside /= 2) {
+#pragma unroll
+      for (int k = 0; k < k_items_each; ++k) {
+        if ((k & beside) == 0)
+          put_in_order(own[k], own[k + beside]);
+      }
+    }
+  }
+}
+
 /// Sorts runs of `length` items of a block's tile, k_items_each times a power of two. All threads call.
 template <class T>
 __device__ void sort_tile(const Slots<T>& items, int length) {
@@ -110,11 +148,14 @@ __device__ void sort_tile(const Slots<T>& items, int length) {
       put_in_order(own[k], own[k + 1]);
     }
   }
+  constexpr bool k_warps = sizeof(T) == 4;  // a shuffle an item, not two
+  if constexpr (k_warps)
+    sort_in_warp(own, length);
 #pragma unroll
   for (int k = 0; k < k_items_each; ++k)
     mine[k] = own[k];
   __syncthreads();
-  for (int run = k_items_each; run < length; run *= 2) {
+  for (int run = k_items_each * (k_warps ? k_warp : 1); run < length; run *= 2) {
     const int base = from / (2 * run) * 2 * run;
     const Slots<T> a = items + base, b = a + run;
     const int cut = merge_cut(a, run, b, run, from - base), behind = from - base - cut;
@@ -141,8 +182,8 @@ void radix_sort(const KernelCall& call, const RadixSort<std::uint32_t>& sort);
 void radix_sort(const KernelCall& call, const RadixSort<std::uint64_t>& sort);
 
 /// The order.kept best of each of few long rows as items, in any order; of equal keys the first.
-template <class U>
-void select_of_long_rows(const KernelCall& call, const OrderRows<U>& order, Item<U>* best);
+void select_of_long_rows(const KernelCall& call, const OrderRows<std::uint32_t>& order, Item<std::uint32_t>* best);
+void select_of_long_rows(const KernelCall& call, const OrderRows<std::uint64_t>& order, Item<std::uint64_t>* best);
 
 /// In order, few long rows one after the other by radix sort.
 void radix_order_narrow(const OrderCall& order, const KernelCall& call);

@@ -12,8 +12,9 @@ namespace sluice::detail {
 
 namespace {
 
-constexpr int k_digit_bits = 11, k_digits = 1 << k_digit_bits, k_digits_each = k_digits / k_block;
-constexpr int k_entry_shift = 2 * k_digit_bits;  // of the highest digit of an entry, which has 32 bits
+constexpr int k_digit_bits = 8, k_digits = 1 << k_digit_bits;
+constexpr int k_entry_shift = 32 - k_digit_bits;  // of the highest digit of an entry
+static_assert(k_digits == k_block);
 
 /// What is known of a row's kept'th best.
 template <class U>
@@ -28,14 +29,13 @@ struct Narrowed {
 
 /// One digit of what is looked for.
 struct Level {
-  int shift, bits;
+  int shift;
   bool of_entries;
 };
 
 template <class U>
 __global__ void __launch_bounds__(k_block) begin_kernel(OrderRows<U> order, Narrowed<U>* rows, unsigned* counts) {
-  for (int i = static_cast<int>(threadIdx.x); i < k_digits; i += k_block)
-    counts[static_cast<std::int64_t>(blockIdx.x) * k_digits + i] = 0;
+  counts[static_cast<std::int64_t>(blockIdx.x) * k_digits + threadIdx.x] = 0;
   if (threadIdx.x == 0)
     rows[blockIdx.x] = {0, 0, 0, 0, order.kept, order.n, order.n};
 }
@@ -64,72 +64,64 @@ __device__ void each_key(const OrderRows<U>& order, std::int64_t row, const F& f
 template <class U>
 __global__ void __launch_bounds__(k_block)
     count_kernel(OrderRows<U> order, Level level, const Narrowed<U>* rows, unsigned* counts) {
-  __shared__ unsigned own[k_digits];
+  // A place for each lane of a warp: of what is alike all lanes have the same digit.
+  __shared__ unsigned own[k_digits][k_warp];
   const std::int64_t row = blockIdx.y;
   const Narrowed<U> known = rows[row];
   if (level.of_entries ? known.tied == 0 : known.there <= known.wanted)
     return;
-  for (int i = static_cast<int>(threadIdx.x); i < k_digits; i += k_block)
-    own[i] = 0;
+  const int lane = static_cast<int>(threadIdx.x) % k_warp;
+  for (int digit = static_cast<int>(threadIdx.x) / k_warp; digit < k_digits; digit += k_block / k_warp)
+    own[digit][lane] = 0;
   __syncthreads();
-  const int digits = (1 << level.bits) - 1;
   each_key(order, row, [&](std::int64_t i, U key) {
     if (level.of_entries) {
       const int above = level.shift + k_digit_bits;
       if (key == known.prefix && i >> above == known.last >> above)
-        atomicAdd(&own[static_cast<int>(i >> level.shift) & (k_digits - 1)], 1u);
+        atomicAdd(&own[static_cast<int>(i >> level.shift) & (k_digits - 1)][lane], 1u);
     } else if ((key & known.mask) == known.prefix) {
-      atomicAdd(&own[static_cast<int>(key >> level.shift) & digits], 1u);
+      atomicAdd(&own[static_cast<int>(key >> level.shift) & (k_digits - 1)][lane], 1u);
     }
   });
   __syncthreads();
-  for (int i = static_cast<int>(threadIdx.x); i < k_digits; i += k_block) {
-    if (own[i] != 0)
-      atomicAdd(&counts[row * k_digits + i], own[i]);
-  }
+  unsigned sum = 0;
+  for (int k = 0; k < k_warp; ++k)
+    sum += own[threadIdx.x][(lane + k) % k_warp];
+  if (sum != 0)
+    atomicAdd(&counts[row * k_digits + threadIdx.x], sum);
 }
 
 /// Reads the counts of a row, which are 0 for the next digit then; a block a row.
 template <class U>
-__global__ void __launch_bounds__(k_block)
-    choose_kernel(Level level, bool last_of_keys, Narrowed<U>* rows, unsigned* counts) {
+__global__ void __launch_bounds__(k_block) choose_kernel(Level level, Narrowed<U>* rows, unsigned* counts) {
   __shared__ std::int64_t sums[2][k_block];
   Narrowed<U>& row = rows[blockIdx.x];
   const Narrowed<U> known = row;
   if (level.of_entries ? known.tied == 0 : known.there <= known.wanted)
     return;
-  unsigned* const mine = counts + static_cast<std::int64_t>(blockIdx.x) * k_digits + threadIdx.x * k_digits_each;
-  unsigned own[k_digits_each];
-  std::int64_t sum = 0;
-#pragma unroll
-  for (int k = 0; k < k_digits_each; ++k) {
-    own[k] = mine[k];
-    mine[k] = 0;
-    sum += own[k];
-  }
+  unsigned& mine = counts[static_cast<std::int64_t>(blockIdx.x) * k_digits + threadIdx.x];
+  const std::int64_t own = mine;
+  mine = 0;
   int from = 0;
-  sums[from][threadIdx.x] = sum;
+  sums[from][threadIdx.x] = own;
   for (int below = 1; below < k_block; below *= 2, from ^= 1) {
     __syncthreads();
     const std::int64_t there = sums[from][threadIdx.x];
     sums[from ^ 1][threadIdx.x] =
         static_cast<int>(threadIdx.x) < below ? there : there + sums[from][threadIdx.x - below];
   }
-  std::int64_t before = sums[from][threadIdx.x] - sum;  // each thread's own, which it wrote
-  if (before >= known.wanted || before + sum < known.wanted)
+  const std::int64_t before = sums[from][threadIdx.x] - own;  // each thread's own, which it wrote
+  if (before >= known.wanted || before + own < known.wanted)
     return;
-  int k = 0;
-  while (before + own[k] < known.wanted)
-    before += own[k++];
-  const std::int64_t digit = static_cast<std::int64_t>(threadIdx.x) * k_digits_each + k;
+  const auto digit = static_cast<std::int64_t>(threadIdx.x);
   row.wanted = known.wanted - before;
-  row.there = own[k];
+  row.there = own;
   if (level.of_entries) {
     row.last = (level.shift == k_entry_shift ? 0 : known.last) | digit << level.shift;
   } else {
     row.prefix = static_cast<U>(known.prefix | static_cast<U>(digit) << level.shift);
-    row.mask = static_cast<U>(known.mask | static_cast<U>((1 << level.bits) - 1) << level.shift);
-    row.tied = last_of_keys && own[k] > row.wanted ? 1 : 0;
+    row.mask = static_cast<U>(known.mask | U{k_digits - 1} << level.shift);
+    row.tied = level.shift == 0 && own > row.wanted ? 1 : 0;
   }
 }
 
@@ -145,11 +137,9 @@ __global__ void __launch_bounds__(k_block) gather_kernel(OrderRows<U> order, Nar
   });
 }
 
-}  // namespace
-
 template <class U>
-void select_of_long_rows(const KernelCall& call, const OrderRows<U>& order, Item<U>* best) {
-  constexpr std::int64_t k_keys_each = 16, k_most_blocks = 1024;
+void select_rows(const KernelCall& call, const OrderRows<U>& order, Item<U>* best) {
+  constexpr std::int64_t k_keys_each = 32, k_most_blocks = 132 * 6;
   const cudaStream_t stream = stream_of(call.queue);
   const auto rows = static_cast<unsigned>(order.rows);
   const auto share =
@@ -160,24 +150,28 @@ void select_of_long_rows(const KernelCall& call, const OrderRows<U>& order, Item
   auto* const counts = room.as<unsigned>();
   begin_kernel<<<rows, k_block, 0, stream>>>(order, known, counts);
   check_launch(call.op.name);
-  const auto narrow = [&](const Level& level, bool last_of_keys) {
+  const auto narrow = [&](const Level& level) {
     count_kernel<<<dim3(share, rows), k_block, 0, stream>>>(order, level, known, counts);
     check_launch(call.op.name);
-    choose_kernel<<<rows, k_block, 0, stream>>>(level, last_of_keys, known, counts);
+    choose_kernel<<<rows, k_block, 0, stream>>>(level, known, counts);
     check_launch(call.op.name);
   };
-  for (int above = static_cast<int>(8 * order.bytes); above > 0;) {
-    const int bits = std::min(above, k_digit_bits);
-    above -= bits;
-    narrow({above, bits, false}, above == 0);
-  }
+  for (int shift = static_cast<int>(8 * order.bytes) - k_digit_bits; shift >= 0; shift -= k_digit_bits)
+    narrow({shift, false});
   for (int shift = k_entry_shift; shift >= 0; shift -= k_digit_bits)
-    narrow({shift, k_digit_bits, true}, false);
+    narrow({shift, true});
   gather_kernel<<<dim3(share, rows), k_block, 0, stream>>>(order, known, best);
   check_launch(call.op.name);
 }
 
-template void select_of_long_rows(const KernelCall&, const OrderRows<std::uint32_t>&, Item<std::uint32_t>*);
-template void select_of_long_rows(const KernelCall&, const OrderRows<std::uint64_t>&, Item<std::uint64_t>*);
+}  // namespace
+
+void select_of_long_rows(const KernelCall& call, const OrderRows<std::uint32_t>& order, Item<std::uint32_t>* best) {
+  select_rows(call, order, best);
+}
+
+void select_of_long_rows(const KernelCall& call, const OrderRows<std::uint64_t>& order, Item<std::uint64_t>* best) {
+  select_rows(call, order, best);
+}
 
 }  // namespace sluice::detail

@@ -56,9 +56,14 @@ inline std::pair<NDArray, NDArray> synthetic_batch(std::int64_t n, std::int64_t 
   return {array(images, {n, 1, side, side}, device), array(labels, {n}, device)};
 }
 
-/// Mean losses of `steps` training steps with Adam on an engine of its own with that seed.
+/// Mean losses of `steps` training steps with Adam on an engine of its own with that seed, of images times `bright`.
 inline std::vector<float> training_losses(
-    const std::string& network, Device device, int steps, std::int64_t batch, std::int64_t side = 28) {
+    const std::string& network,
+    Device device,
+    int steps,
+    std::int64_t batch,
+    std::int64_t side = 28,
+    double bright = 1) {
   Engine engine({.seed = 7});
   EngineScope scope(engine);
   gluon::nn::Sequential net = sample_network(network);
@@ -71,7 +76,7 @@ inline std::vector<float> training_losses(
     NDArray losses;
     {
       autograd::RecordScope record;
-      losses = loss(net(x), y);
+      losses = loss(net(bright == 1 ? x : x * bright), y);
     }
     losses.backward();
     trainer.step(batch);

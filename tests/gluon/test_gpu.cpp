@@ -10,13 +10,24 @@ using namespace gluon::data;
 
 TEST_CASE("a GPU and a CPU train alike from one seed", "[gluon][training][gpu][long]") {
   SLUICE_NEEDS_GPUS(1);
+  constexpr int k_steps = 20;
   for (const char* network : {"mlp", "torch", "tf"}) {
     INFO(network);
-    const std::vector<float> on_cpu = training_losses(network, cpu(), 20, 64);
-    const std::vector<float> on_gpu = training_losses(network, gpu(0), 20, 64);
+    const std::vector<float> on_cpu = training_losses(network, cpu(), k_steps, 64);
+    const std::vector<float> on_gpu = training_losses(network, gpu(0), k_steps, 64);
+    // How far the CPU comes from itself where its images are off by some of their last bits: a maximum that is another
+    // place's then counts for much more than the bits do.
+    std::vector<float> apart(k_steps, 0);
+    for (const double nudge : {1.2e-7, -1.2e-7, 2.4e-7, -2.4e-7, 1e-6, -1e-6}) {
+      const std::vector<float> nudged = training_losses(network, cpu(), k_steps, 64, 28, 1 + nudge);
+      for (std::size_t step = 0; step < apart.size(); ++step)
+        apart[step] = std::max(apart[step], std::abs(nudged[step] - on_cpu[step]) / std::abs(on_cpu[step]));
+    }
+    float most = 0;
     for (std::size_t step = 0; step < on_cpu.size(); ++step) {
       INFO("step " << step);
-      CHECK(std::abs(on_gpu[step] - on_cpu[step]) <= 1e-3f * std::abs(on_cpu[step]));
+      most = std::max(most, apart[step]);
+      CHECK(std::abs(on_gpu[step] - on_cpu[step]) <= (4 * most + 1e-5f) * std::abs(on_cpu[step]));
     }
   }
 }
