@@ -5,9 +5,9 @@
 #include <sluice/ndarray/detail/located.h>
 #include <sluice/ndarray/detail/shape_watch.h>
 #include <sluice/operator/control/control.h>
-#include <sluice/operator/detail/offer.h>
 #include <sluice/operator/elementwise/elementwise.h>
 #include <sluice/operator/random/dropout.h>
+#include <sluice/operator/sink.h>
 
 namespace sluice::gluon::rnn {
 
@@ -45,7 +45,7 @@ NDArray beside(const NDArray& flags, const NDArray& like, SourceLocation site) {
 // Zeros for as many samples as x, (T, N, ..), has. In a trace they follow x, whose other batches it then serves too.
 Arrays begin_for(const Cell& cell, const NDArray& x, SourceLocation site) {
   const Shape& shape = sluice::detail::unseen_shape(x);
-  const bool follows = sluice::detail::sink_here() != nullptr && shape.size() > 0;
+  const bool follows = sluice::detail::calls_are_taken() && shape.size() > 0;
   Arrays states = cell.begin_state(follows ? 1 : x.shape()[1], x.device());
   if (!follows)
     return states;
