@@ -191,6 +191,8 @@ NDArray& Optimizer::state_of(const Step& step, std::size_t i, const std::string&
   NDArray held = found == states_.end() ? NDArray() : found->second;
   if (!held.defined()) {
     held = zeros(shape, {.dtype = state_type(weight.dtype()), .device = weight.device()}, step.site);
+    if (begins_as_weight(slot))
+      copy_into(weight, held, step.site);
   } else if (held.device() != weight.device()) {
     held = held.to(weight.device());
   }

@@ -138,7 +138,10 @@ class SLUICE_API Optimizer {
   virtual std::vector<std::string> slots() const = 0;
   /// Those without which the states of a parameter that was updated are not whole; `any`: some are there at all.
   virtual std::vector<std::string> needed_slots([[maybe_unused]] bool any) const { return slots(); }
-  /// State array `slot` of each parameter: zeros at first use, of state_shape(), float32 (float64 for float64).
+  /// Whether that slot begins as the weight, not as zeros.
+  virtual bool begins_as_weight([[maybe_unused]] const std::string& slot) const { return false; }
+  /// State array `slot` of each parameter: zeros at first use, or as begins_as_weight() has it, of state_shape(),
+  /// float32 (float64 for float64).
   std::vector<NDArray> state(const Step& step, const std::string& slot);
   /// Slot "master" of the parameters of half types alone, in their order: what their updates take as masters. Where it
   /// is missing, or is not what the weight was rounded from, the weight counts.

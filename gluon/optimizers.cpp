@@ -4,7 +4,9 @@
 
 #include <sluice/engine/error.h>
 #include <sluice/gluon/optimizers.h>
+#include <sluice/operator/random/random.h>
 #include <sluice/operator/update/corrections.h>
+#include <sluice/operator/update/every_rule.h>
 
 namespace sluice::gluon::optimizer {
 
@@ -72,6 +74,11 @@ rules::Signum fullest(rules::Signum rule) {
   return rule;
 }
 template <>
+rules::Dcasgd fullest(rules::Dcasgd rule) {
+  rule.momentum = 1;
+  return rule;
+}
+template <>
 rules::Adafactor fullest(rules::Adafactor rule) {
   rule.momentum = 1;
   return rule;
@@ -110,7 +117,7 @@ void RuleOptimizer<Rule>::apply(const Step& step) {
   const Rule rule = rule_of(step);
   std::vector<std::vector<NDArray>> states;
   for (const std::string& slot : rule.states())
-    states.push_back(state(step, slot));
+    states.push_back(list_of(step, slot));
   UpdateOptions options = options_of(step);
   if (multi_precision_)
     options.masters = masters(step);
@@ -150,18 +157,9 @@ std::vector<std::string> RuleOptimizer<Rule>::needed_slots(bool any) const {
   return any || !begins_without(rule_) ? rule_.states() : std::vector<std::string>();
 }
 
-template class RuleOptimizer<rules::Sgd>;
-template class RuleOptimizer<rules::Nag>;
-template class RuleOptimizer<rules::Adam>;
-template class RuleOptimizer<rules::AdamW>;
-template class RuleOptimizer<rules::RmsProp>;
-template class RuleOptimizer<rules::AdaGrad>;
-template class RuleOptimizer<rules::AdaDelta>;
-template class RuleOptimizer<rules::Ftrl>;
-template class RuleOptimizer<rules::Signum>;
-template class RuleOptimizer<rules::Lars>;
-template class RuleOptimizer<rules::Lamb>;
-template class RuleOptimizer<rules::Adafactor>;
+#define SLUICE_UPDATE_RULE(Rule, name) template class RuleOptimizer<rules::Rule>;
+SLUICE_UPDATE_RULES(SLUICE_UPDATE_RULE)
+#undef SLUICE_UPDATE_RULE
 
 SGD::SGD(SGDOptions options) : RuleOptimizer(options, rules::Sgd{options.momentum, options.momentum != 0}) {
   require_range("SGD", "momentum", options.momentum, 0, 1);
@@ -181,6 +179,18 @@ Adam::Adam(AdamOptions options) : RuleOptimizer(options, rules::Adam{options.bet
 AdamW::AdamW(AdamWOptions options)
     : RuleOptimizer(options, rules::AdamW{options.beta1, options.beta2, options.epsilon}) {
   require_betas("AdamW", options.beta1, options.beta2, options.epsilon);
+  check();
+}
+
+Adamax::Adamax(AdamaxOptions options) : RuleOptimizer(options, rules::Adamax{options.beta1, options.beta2}) {
+  require_betas("Adamax", options.beta1, options.beta2, 0);
+  check();
+}
+
+Nadam::Nadam(NadamOptions options)
+    : RuleOptimizer(options, rules::Nadam{options.beta1, options.beta2, options.epsilon, options.schedule_decay}) {
+  require_betas("Nadam", options.beta1, options.beta2, options.epsilon);
+  require_range("Nadam", "schedule_decay", options.schedule_decay, 0, k_any);
   check();
 }
 
@@ -206,6 +216,42 @@ AdaDelta::AdaDelta(AdaDeltaOptions options) : RuleOptimizer(options, rules::AdaD
 Ftrl::Ftrl(FtrlOptions options) : RuleOptimizer(options, rules::Ftrl{options.lamda1, options.beta}) {
   require_range("Ftrl", "lamda1", options.lamda1, 0, k_any);
   require_range("Ftrl", "beta", options.beta, 0, k_any);
+  check();
+}
+
+FTML::FTML(FTMLOptions options) : RuleOptimizer(options, rules::Ftml{options.beta1, options.beta2, options.epsilon}) {
+  require_betas("FTML", options.beta1, options.beta2, options.epsilon);
+  check();
+}
+
+SGLD::SGLD(SGLDOptions options) : RuleOptimizer(options, rules::Sgld{}) {
+  check();
+}
+
+std::vector<NDArray> SGLD::list_of(const Step& step, const std::string& /*slot*/) {
+  std::vector<NDArray> noise(step.weights.size());
+  for (const DType dtype : {float32, float64}) {
+    // Each parameter's begins where vectors do.
+    std::vector<std::int64_t> starts;
+    std::int64_t total = 0;
+    for (const NDArray& weight : step.weights) {
+      starts.push_back(total);
+      total += state_type(weight.dtype()) == dtype ? (weight.size() + 3) / 4 * 4 : 0;
+    }
+    const ArrayOptions there{.dtype = dtype, .device = step.weights[0].device()};
+    const NDArray all = total > 0 ? random::normal({total}, there, step.site) : zeros({0}, there, step.site);
+    for (std::size_t i = 0; i < noise.size(); ++i) {
+      const NDArray& weight = step.weights[i];
+      if (state_type(weight.dtype()) == dtype)
+        noise[i] = all.slice(0, starts[i], starts[i] + weight.size(), 1, step.site).reshape(weight.shape(), step.site);
+    }
+  }
+  return noise;
+}
+
+DCASGD::DCASGD(DCASGDOptions options) : RuleOptimizer(options, rules::Dcasgd{options.momentum, options.lamda}) {
+  require_range("DCASGD", "momentum", options.momentum, 0, 1);
+  require_range("DCASGD", "lamda", options.lamda, 0, k_any);
   check();
 }
 

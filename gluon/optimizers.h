@@ -10,9 +10,9 @@
 // The optimizers. Names and defaults are Gluon's, where nothing else is said; formulas: operator/update/rules.h.
 //
 // Options that all have: `wd`, the weight decay, joins the gradient, unless the rule says otherwise; `clip_gradient`:
-// gradients, rescaled, are cut to [-c, c], a negative one is for none; `multi_precision`: weights of half types have a
-// float32 master each, from which they are rounded after every step. Constructors throw ValueError for options out of
-// range.
+// gradients, rescaled, are cut to [-c, c] before wd joins them, a negative one is for none; `multi_precision`: weights
+// of half types have a float32 master each, from which they are rounded after every step. Constructors throw ValueError
+// for options out of range.
 namespace sluice::gluon::optimizer {
 
 /// What optimizers of one rule have in common.
@@ -40,6 +40,8 @@ class SLUICE_API RuleOptimizer : public Optimizer {
   bool counts_steps() const override;
   NDArray corrections(const NDArray& steps, SourceLocation site) const override;
   bool keeps_masters() const override { return multi_precision_; }
+  /// The arrays of one list that the rule asks for.
+  virtual std::vector<NDArray> list_of(const Step& step, const std::string& slot) { return state(step, slot); }
   /// The rule of this step.
   virtual Rule rule_of([[maybe_unused]] const Step& step) const { return rule_; }
 
@@ -119,6 +121,42 @@ class SLUICE_API AdamW : public RuleOptimizer<update_rules::AdamW> {
   std::string name() const override { return "AdamW"; }
 };
 
+/// Of Adamax.
+struct AdamaxOptions {
+  double learning_rate = 0.002;
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double wd = 0;
+  double clip_gradient = -1;
+  bool multi_precision = false;
+};
+
+/// Adam with the largest gradient, fading, in the place of the root of the variance.
+class SLUICE_API Adamax : public RuleOptimizer<update_rules::Adamax> {
+ public:
+  explicit Adamax(AdamaxOptions options = {});
+  std::string name() const override { return "Adamax"; }
+};
+
+/// Of Nadam.
+struct NadamOptions {
+  double learning_rate = 1e-3;
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double epsilon = 1e-8;
+  double schedule_decay = 0.004;
+  double wd = 0;
+  double clip_gradient = -1;
+  bool multi_precision = false;
+};
+
+/// Adam with Nesterov's momentum, which warms up.
+class SLUICE_API Nadam : public RuleOptimizer<update_rules::Nadam> {
+ public:
+  explicit Nadam(NadamOptions options = {});
+  std::string name() const override { return "Nadam"; }
+};
+
 /// Of RMSProp. Gluon's momentum counts where `centered`, and is 0.9 there; here, as in PyTorch, it always counts.
 struct RMSPropOptions {
   double learning_rate = 1e-3;
@@ -186,6 +224,67 @@ class SLUICE_API Ftrl : public RuleOptimizer<update_rules::Ftrl> {
  public:
   explicit Ftrl(FtrlOptions options = {});
   std::string name() const override { return "Ftrl"; }
+};
+
+/// Of FTML.
+struct FTMLOptions {
+  double learning_rate = 0.01;
+  double beta1 = 0.6;
+  double beta2 = 0.999;
+  double epsilon = 1e-8;
+  double wd = 0;
+  double clip_gradient = -1;
+  bool multi_precision = false;
+};
+
+/// Zheng and Kwok, 2017: follow the moving leader.
+class SLUICE_API FTML : public RuleOptimizer<update_rules::Ftml> {
+ public:
+  explicit FTML(FTMLOptions options = {});
+  std::string name() const override { return "FTML"; }
+};
+
+/// Of SGLD.
+struct SGLDOptions {
+  double learning_rate = 0.01;
+  double wd = 0;
+  double clip_gradient = -1;
+  bool multi_precision = false;
+};
+
+/// Stochastic gradient Langevin dynamics: half a step of SGD and normal noise of deviation sqrt(lr), so that weights
+/// are samples of a posterior. Each step draws from the engine's generator as random::normal() does, one array for all
+/// parameters of a type.
+class SLUICE_API SGLD : public RuleOptimizer<update_rules::Sgld> {
+ public:
+  explicit SGLD(SGLDOptions options = {});
+  std::string name() const override { return "SGLD"; }
+
+ protected:
+  std::vector<NDArray> list_of(const Step& step, const std::string& slot) override;
+  /// Noise is not kept.
+  std::vector<std::string> slots() const override { return {}; }
+  std::vector<std::string> needed_slots(bool /*any*/) const override { return {}; }
+};
+
+/// Of DCASGD.
+struct DCASGDOptions {
+  double learning_rate = 0.01;
+  double momentum = 0;
+  double lamda = 0.04;
+  double wd = 0;
+  double clip_gradient = -1;
+  bool multi_precision = false;
+};
+
+/// SGD whose gradients, those of weights that have moved since, are compensated for it.
+class SLUICE_API DCASGD : public RuleOptimizer<update_rules::Dcasgd> {
+ public:
+  explicit DCASGD(DCASGDOptions options = {});
+  std::string name() const override { return "DCASGD"; }
+
+ protected:
+  bool begins_as_weight(const std::string& slot) const override { return slot == "previous"; }
 };
 
 /// Of Signum.

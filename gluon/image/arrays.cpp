@@ -4,6 +4,7 @@
 #include <utility>
 
 #include <sluice/engine/error.h>
+#include <sluice/gluon/data/vision/detail/pixels.h>
 #include <sluice/gluon/image/arrays.h>
 #include <sluice/gluon/image/detail/images.h>
 #include <sluice/ndarray/create.h>
@@ -176,9 +177,28 @@ NDArray center_crop(const NDArray& x, ImageSize size, SourceLocation site) {
   return crop(x, x0, y0, size.width, size.height, site);
 }
 
-NDArray random_crop(const NDArray& x, ImageSize size, SourceLocation site) {
-  check_part("random_crop", x, 0, 0, size.width, size.height);
-  const NDArray batch = x.ndim() == 3 ? x.expand_dims(0, site) : x;
+namespace {
+
+NDArray padded(const NDArray& batch, const CropPadding& padding, SourceLocation site) {
+  const std::int64_t n = padding.pad;
+  if (n == 0)
+    return batch;
+  const auto value = static_cast<float>(padding.value);
+  const double there = batch.dtype() == uint8
+                           ? static_cast<double>(gluon::data::vision::detail::to_element<std::uint8_t>(value))
+                           : padding.value;
+  return pad(batch, {{0, 0}, {n, n}, {n, n}, {0, 0}}, PadMode::constant, there, site);
+}
+
+}  // namespace
+
+NDArray random_crop(const NDArray& x, ImageSize size, const CropPadding& padding, SourceLocation site) {
+  require(padding.pad >= 0 && padding.pad <= 1 << 20, [&] {
+    return message("random_crop: a padding of ", padding.pad, " pixels");
+  });
+  detail::check_images("random_crop", x);
+  const NDArray batch = padded(x.ndim() == 3 ? x.expand_dims(0, site) : x, padding, site);
+  check_part("random_crop", batch, 0, 0, size.width, size.height);
   const Shape& shape = batch.shape();
   const NDArray image = arange(0, static_cast<double>(shape[0]), 1, {.dtype = int64, .device = x.device()}, site)
                             .reshape({-1, 1, 1}, site);

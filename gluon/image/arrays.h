@@ -44,8 +44,15 @@ SLUICE_API NDArray crop(
     SourceLocation site = SourceLocation::current());
 /// The middle, no larger than the image: a view.
 SLUICE_API NDArray center_crop(const NDArray& x, ImageSize size, SourceLocation site = SourceLocation::current());
-/// A part no larger than the image, of each image another one.
-SLUICE_API NDArray random_crop(const NDArray& x, ImageSize size, SourceLocation site = SourceLocation::current());
+/// What stands around images before parts of them are taken.
+struct CropPadding {
+  std::int64_t pad = 0;  // pixels on each side
+  double value = 0;      // of their channels; of bytes rounded and kept within 0 to 255
+};
+/// A part no larger than the image, padding included, of each image another one (torchvision's RandomCrop with
+/// padding). Throws ValueError for a padding below 0 or of more than 2^20 pixels.
+SLUICE_API NDArray random_crop(
+    const NDArray& x, ImageSize size, const CropPadding& padding = {}, SourceLocation site = SourceLocation::current());
 /// A part of random area, `scale` of the image's, and shape, `ratio` of width to height, of each image another one, in
 /// that size, bilinear. A side longer than the image's is cut to it.
 SLUICE_API NDArray random_resized_crop(

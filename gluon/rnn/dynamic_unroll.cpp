@@ -7,6 +7,7 @@
 #include <sluice/operator/control/control.h>
 #include <sluice/operator/elementwise/elementwise.h>
 #include <sluice/operator/random/dropout.h>
+#include <sluice/operator/sink.h>
 
 namespace sluice::gluon::rnn {
 
@@ -34,17 +35,34 @@ NDArray dropped(const NDArray& all, double rate, SourceLocation site) {
   return multiply(all, dropout(ones_like(all.slice(0, 0, 1, 1, site)), rate, site), site);
 }
 
-// True where a step is behind its sample's last one: (T, N).
-NDArray padding_of(const NDArray& x, const NDArray& valid_length, SourceLocation site) {
-  const NDArray steps = arange(0, static_cast<double>(x.shape()[0]), 1, {.dtype = int64, .device = x.device()});
-  return greater_equal(steps.reshape({-1, 1}), valid_length.astype(int64, site).reshape({1, -1}), site);
-}
-
-// A flag a sample as an array that goes with `like`, (N, ..).
+// A number or flag a sample as an array that goes with `like`, (N, ..).
 NDArray beside(const NDArray& flags, const NDArray& like, SourceLocation site) {
   Shape shape = Shape::filled(sluice::detail::unseen_shape(like).ndim(), 1);
   shape[0] = -1;
   return flags.reshape(shape, site);
+}
+
+// Zeros for as many samples as x, (T, N, ..), has. In a trace they follow x, whose other batches it then serves too.
+Arrays begin_for(const Cell& cell, const NDArray& x, SourceLocation site) {
+  const Shape& shape = sluice::detail::unseen_shape(x);
+  const bool follows = sluice::detail::calls_are_taken() && shape.size() > 0;
+  Arrays states = cell.begin_state(follows ? 1 : x.shape()[1], x.device());
+  if (!follows)
+    return states;
+  NDArray sample = x.detach();
+  for (int axis = 0; axis < shape.ndim(); ++axis) {
+    if (axis != 1)
+      sample = sample.slice(axis, 0, 1, 1, site);
+  }
+  for (NDArray& one : states)
+    one = add(one, beside(zeros_like(sample, site).astype(one.dtype(), site), one, site), site);
+  return states;
+}
+
+// True where a step is behind its sample's last one: (T, N).
+NDArray padding_of(const NDArray& x, const NDArray& valid_length, SourceLocation site) {
+  const NDArray steps = arange(0, static_cast<double>(x.shape()[0]), 1, {.dtype = int64, .device = x.device()});
+  return greater_equal(steps.reshape({-1, 1}), valid_length.astype(int64, site).reshape({1, -1}), site);
 }
 
 }  // namespace
@@ -62,7 +80,7 @@ Unrolled dynamic_unroll(
     Arrays data{x};
     if (options.valid_length.defined())
       data.push_back(padding_of(x, options.valid_length, site));
-    const Arrays begin = begin_state.empty() ? cell.begin_state(x.shape()[1], x.device()) : begin_state;
+    const Arrays begin = begin_state.empty() ? begin_for(cell, x, site) : begin_state;
     const ForeachBody step = [&](const Arrays& now, const Arrays& before) -> LoopResult {
       Arrays given{now[0]};
       given.insert(given.end(), before.begin(), before.end());

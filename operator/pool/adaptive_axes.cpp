@@ -44,7 +44,9 @@ void check_not_empty(const char* op, const Shape& x) {
 Specs infer_row(const Operator& op, std::span<const ArraySpec> inputs, const Attributes& attributes) {
   const std::int64_t size = attributes.as<RowAttributes>().output_size;
   detail::row_shape(op.name, "x", inputs[0].shape);
-  detail::check_pair(op.name, {size, size}, 1, "output_size");
+  require<ValueError>(size >= 1 && size <= detail::k_most_of_window, [&] {
+    return message(op.name, ": output_size must be a number >= 1 and < 2^31, not ", size);
+  });
   detail::check_floating(op.name, inputs[0]);
   check_not_empty(op.name, inputs[0].shape);
   ArraySpec y = inputs[0];

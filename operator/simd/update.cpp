@@ -23,9 +23,15 @@ constexpr int states_of() {
   return R::k_states;
 }
 
+template <bool First, class R>
+constexpr int written_of() {
+  constexpr int k = states_of<First, R>(), written = detail::written_states<R>();
+  return k < written ? k : written;
+}
+
 template <bool First, class R, class C>
 bool step(const R rule, const UpdateRun<C>& run) {
-  constexpr int k = states_of<First, R>();
+  constexpr int k = states_of<First, R>(), written = written_of<First, R>();
   C* HWY_RESTRICT to = First ? run.direction : run.weight;
   const C* weight = run.weight;
   const C* HWY_RESTRICT grad = run.grad;
@@ -44,11 +50,11 @@ bool step(const R rule, const UpdateRun<C>& run) {
     } else {
       to[i] = rule.step(w, g, state, rates);
     }
-    if constexpr (k > 0)
+    if constexpr (written > 0)
       state0[i] = state[0];
-    if constexpr (k > 1)
+    if constexpr (written > 1)
       state1[i] = state[1];
-    if constexpr (k > 2)
+    if constexpr (written > 2)
       state2[i] = state[2];
   }
   return true;

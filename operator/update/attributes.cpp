@@ -26,6 +26,12 @@ Names Adam::states() const {
 Names AdamW::states() const {
   return {"mean", "variance"};
 }
+Names Adamax::states() const {
+  return {"mean", "norm"};
+}
+Names Nadam::states() const {
+  return {"mean", "variance"};
+}
 Names RmsProp::states() const {
   return centered        ? Names{"variance", "momentum", "mean"}
          : momentum != 0 ? Names{"variance", "momentum"}
@@ -39,6 +45,15 @@ Names AdaDelta::states() const {
 }
 Names Ftrl::states() const {
   return {"z", "n"};
+}
+Names Ftml::states() const {
+  return {"d", "v", "z"};
+}
+Names Sgld::states() const {
+  return {"noise"};
+}
+Names Dcasgd::states() const {
+  return momentum != 0 ? Names{"previous", "momentum"} : Names{"previous"};
 }
 Names Signum::states() const {
   return momentum != 0 ? Names{"momentum"} : Names{};
@@ -79,12 +94,18 @@ double factor(const std::vector<double>& multipliers, std::size_t i) {
 struct Corrections {
   double mean = 1;
   double root = 1;
+  double grad = 1;
 };
 
 template <class Rule>
 Corrections corrections(const Rule& rule, std::int64_t step) {
   const auto t = static_cast<double>(step);
   return {1 - std::pow(rule.beta1, t), std::sqrt(1 - std::pow(rule.beta2, t))};
+}
+
+Corrections corrections(const rules::Nadam& rule, std::int64_t step) {
+  const NadamCorrections at = nadam_corrections(rule, step);
+  return {at.mean, at.root, at.grad};
 }
 
 // b and the most that a relative step is; of a late step neither is corrected.
@@ -106,6 +127,22 @@ void write_rates(const rules::AdamW& rule, double rate, const Corrections& at, d
   to[0] = rate;
   to[1] = rate * (at.root / at.mean);
   to[2] = rule.epsilon * at.root;
+}
+void write_rates(const rules::Adamax&, double rate, const Corrections& at, double (&to)[k_most_rates]) {
+  to[0] = rate / at.mean;
+}
+void write_rates(const rules::Nadam& rule, double rate, const Corrections& at, double (&to)[k_most_rates]) {
+  to[0] = rate * at.grad;
+  to[1] = rate * at.mean;
+  to[2] = rule.epsilon * at.root;
+}
+void write_rates(const rules::Ftml&, double rate, const Corrections& at, double (&to)[k_most_rates]) {
+  to[0] = rate / at.mean;
+  to[1] = 1 / at.root;
+}
+void write_rates(const rules::Sgld&, double rate, const Corrections&, double (&to)[k_most_rates]) {
+  to[0] = rate / 2;
+  to[1] = std::sqrt(rate);
 }
 void write_rates(const rules::Lamb& rule, double rate, const Corrections& at, double (&to)[k_most_rates]) {
   to[0] = rate;
@@ -143,6 +180,29 @@ AnyRule<C> kernel_rule(const rules::Adam& r) {
 template <class C>
 AnyRule<C> kernel_rule(const rules::AdamW& r) {
   return AdamWRule<C>{moments_of<C>(r)};
+}
+template <class C>
+AnyRule<C> kernel_rule(const rules::Adamax& r) {
+  return AdamaxRule<C>{Beta<C>(r.beta1), static_cast<C>(r.beta2)};
+}
+template <class C>
+AnyRule<C> kernel_rule(const rules::Nadam& r) {
+  return NadamRule<C>{moments_of<C>(r)};
+}
+template <class C>
+AnyRule<C> kernel_rule(const rules::Ftml& r) {
+  return FtmlRule<C>{moments_of<C>(r), static_cast<C>(r.epsilon)};
+}
+template <class C>
+AnyRule<C> kernel_rule(const rules::Sgld&) {
+  return SgldRule<C>{};
+}
+template <class C>
+AnyRule<C> kernel_rule(const rules::Dcasgd& r) {
+  const C momentum = static_cast<C>(r.momentum), lamda = static_cast<C>(r.lamda);
+  if (r.momentum == 0)
+    return DcasgdRule<C, false>{momentum, lamda};
+  return DcasgdRule<C, true>{momentum, lamda};
 }
 template <class C>
 AnyRule<C> kernel_rule(const rules::RmsProp& r) {
@@ -288,18 +348,9 @@ void RuleAttributes<Rule>::tell_pieces(std::span<const NDArray> weights, UpdateW
   tell(rule, weights, work);
 }
 
-template struct RuleAttributes<rules::Sgd>;
-template struct RuleAttributes<rules::Nag>;
-template struct RuleAttributes<rules::Adam>;
-template struct RuleAttributes<rules::AdamW>;
-template struct RuleAttributes<rules::RmsProp>;
-template struct RuleAttributes<rules::AdaGrad>;
-template struct RuleAttributes<rules::AdaDelta>;
-template struct RuleAttributes<rules::Ftrl>;
-template struct RuleAttributes<rules::Signum>;
-template struct RuleAttributes<rules::Lars>;
-template struct RuleAttributes<rules::Lamb>;
-template struct RuleAttributes<rules::Adafactor>;
+#define SLUICE_UPDATE_RULE(Rule, name) template struct RuleAttributes<rules::Rule>;
+SLUICE_UPDATE_RULES(SLUICE_UPDATE_RULE)
+#undef SLUICE_UPDATE_RULE
 
 }  // namespace detail
 }  // namespace sluice

@@ -3,9 +3,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <type_traits>
 #include <vector>
 
 #include <sluice/operator/attributes.h>
+#include <sluice/operator/update/every_rule.h>
 #include <sluice/operator/update/rules.h>
 #include <sluice/operator/update/work.h>
 
@@ -43,19 +45,23 @@ inline constexpr int k_rates_of = 1;
 template <>
 inline constexpr int k_rates_of<update_rules::AdamW> = AdamWRule<float>::k_rates;
 template <>
+inline constexpr int k_rates_of<update_rules::Nadam> = NadamRule<float>::k_rates;
+template <>
+inline constexpr int k_rates_of<update_rules::Ftml> = FtmlRule<float>::k_rates;
+template <>
+inline constexpr int k_rates_of<update_rules::Sgld> = SgldRule<float>::k_rates;
+template <>
 inline constexpr int k_rates_of<update_rules::Lamb> = LambRule<float>::k_rates;
 template <>
 inline constexpr int k_rates_of<update_rules::Adafactor> = FactoredRule::k_rates;
 template <class Rule>
-inline constexpr bool k_counts_steps = false;
-template <>
-inline constexpr bool k_counts_steps<update_rules::Adam> = true;
-template <>
-inline constexpr bool k_counts_steps<update_rules::AdamW> = true;
-template <>
-inline constexpr bool k_counts_steps<update_rules::Lamb> = true;
-template <>
-inline constexpr bool k_counts_steps<update_rules::Adafactor> = true;
+inline constexpr bool k_counts_steps = requires(const Rule& rule) {
+  rule.beta1;
+}
+|| std::is_same_v<Rule, update_rules::Adafactor>;
+/// Whether the last states of a rule are read alone: Sgld's noise.
+template <class Rule>
+inline constexpr bool k_only_reads_states = std::is_same_v<Rule, update_rules::Sgld>;
 
 template <class Rule>
 struct RuleAttributes : UpdateAttributes {
@@ -96,8 +102,9 @@ struct UpdateInputs {
 };
 UpdateInputs update_inputs(const Operator& op, const Attributes& attributes);
 
-extern const Operator k_sgd_update, k_nag_update, k_adam_update, k_adamw_update, k_rmsprop_update, k_adagrad_update,
-    k_adadelta_update, k_ftrl_update, k_signum_update, k_lars_update, k_lamb_update, k_adafactor_update;
+#define SLUICE_UPDATE_RULE(Rule, name) extern const Operator k_##name;
+SLUICE_UPDATE_RULES(SLUICE_UPDATE_RULE)
+#undef SLUICE_UPDATE_RULE
 extern const Operator k_gradient_guard;
 
 }  // namespace sluice::detail

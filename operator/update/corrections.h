@@ -20,4 +20,13 @@ bool corrects_steps(const Rule& rule) noexcept;
 template <class Rule>
 NDArray step_corrections(const Rule& rule, const NDArray& steps, SourceLocation site);
 
+/// What a step of Nadam multiplies the learning rate by for gradient and mean, and epsilon by: all corrected by its
+/// number; 1 of k_late_step.
+struct NadamCorrections {
+  double grad = 1;
+  double mean = 1;
+  double root = 1;
+};
+NadamCorrections nadam_corrections(const update_rules::Nadam& rule, std::int64_t step);
+
 }  // namespace sluice

@@ -10,6 +10,15 @@
 // a parameter: trusted.h.
 namespace sluice::detail {
 
+/// How many of a rule's states steps change: the first ones, all but for a rule that says otherwise.
+template <class R>
+constexpr int written_states() noexcept {
+  if constexpr (requires { R::k_written; })
+    return R::k_written;
+  else
+    return R::k_states;
+}
+
 template <class C>
 struct SgdRule {
   static constexpr int k_states = 0, k_rates = 1;
@@ -81,6 +90,38 @@ struct AdamWRule {
     moments.take(grad, state);
     const C kept = weight - rates.at[0] * rates.decay * weight;
     return kept - rates.at[1] * state[0] / (std::sqrt(state[1]) + rates.at[2]);
+  }
+};
+
+/// States: mean, then norm. The rate: corrected for the mean.
+template <class C>
+struct AdamaxRule {
+  static constexpr int k_states = 2, k_rates = 1;
+  static constexpr bool k_trusted = false;
+  Beta<C> beta1;
+  C beta2 = 0;
+
+  SLUICE_HD C step(C weight, C grad, C* state, const Rates<C>& rates) const noexcept {
+    const C g = grad + rates.decay * weight, size = g < C{0} ? -g : g, kept = beta2 * state[1];
+    state[0] = beta1.mix(state[0], g);
+    state[1] = kept > size ? kept : size;  // of nan the nan
+    const C divisor = state[1] == C{0} ? C{1} : state[1];
+    const C moved = weight - rates.at[0] * state[0] / divisor;
+    return state[1] == C{0} ? weight : moved;
+  }
+};
+
+/// Rates: of the gradient and of the mean, each corrected for its momenta and for the root, and epsilon beside that.
+template <class C>
+struct NadamRule {
+  static constexpr int k_states = 2, k_rates = 3;
+  static constexpr bool k_trusted = false;
+  GradientMoments<C> moments;
+
+  SLUICE_HD C step(C weight, C grad, C* state, const Rates<C>& rates) const noexcept {
+    const C g = grad + rates.decay * weight;
+    moments.take(g, state);
+    return weight - (rates.at[0] * g + rates.at[1] * state[0]) / (std::sqrt(state[1]) + rates.at[2]);
   }
 };
 
@@ -157,6 +198,57 @@ struct FtrlRule {
     state[0] = still ? state[0] : z;
     state[1] = still ? state[1] : sum;
     return still ? weight : moved;
+  }
+};
+
+/// States: d, v, then z. Rates: corrected for the mean, and by what the root of v is corrected.
+template <class C>
+struct FtmlRule {
+  static constexpr int k_states = 3, k_rates = 2;
+  static constexpr bool k_trusted = false;
+  GradientMoments<C> moments;
+  C epsilon = 0;
+
+  SLUICE_HD C step(C weight, C grad, C* state, const Rates<C>& rates) const noexcept {
+    const bool still = rates.at[0] == C{0};
+    const C g = grad + rates.decay * weight;
+    const C v = moments.beta2.mix(state[1], g * g);
+    const C d = (std::sqrt(v) * rates.at[1] + epsilon) / (still ? C{1} : rates.at[0]);
+    const C z = moments.beta1.mix(state[2], g) - (d - moments.beta1.keep * state[0]) * weight;
+    state[0] = still ? state[0] : d;
+    state[1] = still ? state[1] : v;
+    state[2] = still ? state[2] : z;
+    return still || d == C{0} ? weight : -z / d;
+  }
+};
+
+/// The state is the noise, which is only read. Rates: half of the learning rate, and its root.
+template <class C>
+struct SgldRule {
+  static constexpr int k_states = 1, k_written = 0, k_rates = 2;
+  static constexpr bool k_trusted = false;
+
+  SLUICE_HD C step(C weight, C grad, const C* state, const Rates<C>& rates) const noexcept {
+    return weight - rates.at[0] * (grad + rates.decay * weight) + rates.at[1] * state[0];
+  }
+};
+
+/// States: the weight before, then momentum.
+template <class C, bool Momentum>
+struct DcasgdRule {
+  static constexpr int k_states = Momentum ? 2 : 1, k_rates = 1;
+  static constexpr bool k_trusted = false;
+  C momentum = 0, lamda = 0;
+
+  SLUICE_HD C step(C weight, C grad, C* state, const Rates<C>& rates) const noexcept {
+    const C g = grad + rates.decay * weight + lamda * grad * grad * (weight - state[0]);
+    C move = -rates.at[0] * g;
+    if constexpr (Momentum) {
+      move = momentum * state[1] + move;
+      state[1] = move;
+    }
+    state[0] = weight;
+    return weight + move;
   }
 };
 

@@ -5,6 +5,7 @@
 #include <sluice/ndarray/detail/located.h>
 #include <sluice/operator/invoke.h>
 #include <sluice/operator/update/attributes.h>
+#include <sluice/operator/update/every_rule.h>
 #include <sluice/operator/update/rules.h>
 
 namespace sluice {
@@ -14,34 +15,12 @@ namespace {
 using Handles = std::span<const NDArray>;
 using Lists = std::span<const std::vector<NDArray>>;
 
-template <class Rule>
-const Operator& operator_of() {
-  namespace rules = update_rules;
-  if constexpr (std::is_same_v<Rule, rules::Sgd>)
-    return detail::k_sgd_update;
-  else if constexpr (std::is_same_v<Rule, rules::Nag>)
-    return detail::k_nag_update;
-  else if constexpr (std::is_same_v<Rule, rules::Adam>)
-    return detail::k_adam_update;
-  else if constexpr (std::is_same_v<Rule, rules::AdamW>)
-    return detail::k_adamw_update;
-  else if constexpr (std::is_same_v<Rule, rules::RmsProp>)
-    return detail::k_rmsprop_update;
-  else if constexpr (std::is_same_v<Rule, rules::AdaGrad>)
-    return detail::k_adagrad_update;
-  else if constexpr (std::is_same_v<Rule, rules::AdaDelta>)
-    return detail::k_adadelta_update;
-  else if constexpr (std::is_same_v<Rule, rules::Ftrl>)
-    return detail::k_ftrl_update;
-  else if constexpr (std::is_same_v<Rule, rules::Signum>)
-    return detail::k_signum_update;
-  else if constexpr (std::is_same_v<Rule, rules::Lars>)
-    return detail::k_lars_update;
-  else if constexpr (std::is_same_v<Rule, rules::Adafactor>)
-    return detail::k_adafactor_update;
-  else
-    return detail::k_lamb_update;
-}
+#define SLUICE_UPDATE_RULE(Rule, name)                     \
+  const Operator& operator_of(const update_rules::Rule&) { \
+    return detail::k_##name;                               \
+  }
+SLUICE_UPDATE_RULES(SLUICE_UPDATE_RULE)
+#undef SLUICE_UPDATE_RULE
 
 // SgdUpdate and AdamUpdate as all rules have it.
 template <class Options>
@@ -89,7 +68,7 @@ template <class Rule>
 void optimizer_update(
     const Rule& rule, Handles weights, Handles grads, Lists states, const UpdateOptions& options, SourceLocation site) {
   detail::located(site, [&] {
-    const Operator& op = operator_of<Rule>();
+    const Operator& op = operator_of(rule);
     detail::check_count(op.name, "gradients", grads.size(), weights.size());
     const std::vector<std::string> names = rule.states();
     require<ValueError>(states.size() == names.size(), [&] {
@@ -108,7 +87,7 @@ std::vector<double> update_numbers(const Rule& rule, const UpdateOptions& option
   UpdateOptions here = options;
   here.numbers = {};  // numbers of the step are asked for
   const detail::RuleAttributes<Rule> a(rule, here);
-  a.check(operator_of<Rule>().name, parameters, false);
+  a.check(operator_of(rule).name, parameters, false);
   std::vector<double> numbers;
   for (const detail::Rates<double>& rates : a.rates(parameters, false))
     numbers.insert(numbers.end(), rates.at, rates.at + detail::k_rates_of<Rule>);
@@ -116,22 +95,11 @@ std::vector<double> update_numbers(const Rule& rule, const UpdateOptions& option
   return numbers;
 }
 
-#define SLUICE_UPDATE_RULE(Rule)                                                                 \
+#define SLUICE_UPDATE_RULE(Rule, name)                                                           \
   template SLUICE_API void optimizer_update(                                                     \
       const update_rules::Rule&, Handles, Handles, Lists, const UpdateOptions&, SourceLocation); \
-  template SLUICE_API std::vector<double> update_numbers(const update_rules::Rule&, const UpdateOptions&, std::size_t)
-SLUICE_UPDATE_RULE(Sgd);
-SLUICE_UPDATE_RULE(Nag);
-SLUICE_UPDATE_RULE(Adam);
-SLUICE_UPDATE_RULE(AdamW);
-SLUICE_UPDATE_RULE(RmsProp);
-SLUICE_UPDATE_RULE(AdaGrad);
-SLUICE_UPDATE_RULE(AdaDelta);
-SLUICE_UPDATE_RULE(Ftrl);
-SLUICE_UPDATE_RULE(Signum);
-SLUICE_UPDATE_RULE(Lars);
-SLUICE_UPDATE_RULE(Lamb);
-SLUICE_UPDATE_RULE(Adafactor);
+  template SLUICE_API std::vector<double> update_numbers(const update_rules::Rule&, const UpdateOptions&, std::size_t);
+SLUICE_UPDATE_RULES(SLUICE_UPDATE_RULE)
 #undef SLUICE_UPDATE_RULE
 
 std::vector<double> update_numbers(const SgdUpdate& options, std::size_t parameters) {

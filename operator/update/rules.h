@@ -70,6 +70,41 @@ struct SLUICE_API AdamW {
   SLUICE_API std::vector<std::string> states() const;
 };
 
+/// Kingma and Ba, 2014, section 7, as MXNet's Adamax: m = b1 * m + (1 - b1) * g;  u = max(b2 * u, |g|);
+/// w -= lr / (1 - b1^t) * m / u. Where u is 0 the weight stays (in MXNet it becomes nan).
+struct SLUICE_API Adamax {
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+
+  template <class V>
+  void visit(V&& v) {
+    v.field("beta1", beta1);
+    v.field("beta2", beta2);
+  }
+  /// "mean" and "norm".
+  SLUICE_API std::vector<std::string> states() const;
+};
+
+/// Dozat, "Incorporating Nesterov momentum into Adam", 2015, as MXNet's Nadam: m and v as Adam's; with
+/// c(t) = b1 * (1 - 0.96^(t * schedule_decay) / 2) and P(t) = c(1) * .. * c(t):
+/// w -= lr * ((1 - c(t)) * g / (1 - P(t)) + c(t + 1) * m / (1 - P(t + 1))) / (sqrt(v / (1 - b2^t)) + epsilon). P is
+/// each parameter's own (MXNet has one P for all, which goes on with every parameter's step).
+struct SLUICE_API Nadam {
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double epsilon = 1e-8;
+  double schedule_decay = 0.004;
+
+  template <class V>
+  void visit(V&& v) {
+    v.field("beta1", beta1);
+    v.field("beta2", beta2);
+    v.field("epsilon", epsilon);
+    v.field("schedule_decay", schedule_decay);
+  }
+  SLUICE_API std::vector<std::string> states() const;
+};
+
 /// Tieleman and Hinton, 2012, as PyTorch's RMSprop: v = rho * v + (1 - rho) * g * g;  d = g / (sqrt(v) + epsilon);
 /// w -= lr * d. `centered` (Graves, 2013): a = rho * a + (1 - rho) * g, and sqrt(v - a * a). With momentum:
 /// m = momentum * m + d;  w -= lr * m.
@@ -127,6 +162,48 @@ struct SLUICE_API Ftrl {
     v.field("lamda1", lamda1);
     v.field("beta", beta);
   }
+  SLUICE_API std::vector<std::string> states() const;
+};
+
+/// Zheng and Kwok, "Follow the moving leader in deep learning", 2017, as MXNet's FTML: v = b2 * v + (1 - b2) * g * g;
+/// D = (1 - b1^t) / lr * (sqrt(v / (1 - b2^t)) + epsilon);  z = b1 * z + (1 - b1) * g - (D - b1 * d) * w;  d = D;
+/// w = -z / d. At a rate of 0 nothing changes, and where d is 0 the weight stays.
+struct SLUICE_API Ftml {
+  double beta1 = 0.6;
+  double beta2 = 0.999;
+  double epsilon = 1e-8;
+
+  template <class V>
+  void visit(V&& v) {
+    v.field("beta1", beta1);
+    v.field("beta2", beta2);
+    v.field("epsilon", epsilon);
+  }
+  /// "d", "v" and "z".
+  SLUICE_API std::vector<std::string> states() const;
+};
+
+/// Patterson and Teh, 2013, as MXNet's SGLD: w += -lr / 2 * g + sqrt(lr) * noise. The one list beside weights and
+/// gradients is that noise, normal of deviation 1, which the step only reads.
+struct SLUICE_API Sgld {
+  template <class V>
+  void visit(V&&) {}
+  /// "noise".
+  SLUICE_API std::vector<std::string> states() const;
+};
+
+/// Zheng et al., "Asynchronous stochastic gradient descent with delay compensation", 2016, as MXNet's DCASGD, with g
+/// without wd: m = momentum * m - lr * (g + wd * w + lamda * g * g * (w - p));  p = w;  w += m. No m without momentum.
+struct SLUICE_API Dcasgd {
+  double momentum = 0;
+  double lamda = 0.04;
+
+  template <class V>
+  void visit(V&& v) {
+    v.field("momentum", momentum);
+    v.field("lamda", lamda);
+  }
+  /// "previous", which is to begin as the weight; with momentum "momentum" too.
   SLUICE_API std::vector<std::string> states() const;
 };
 
@@ -229,8 +306,8 @@ Shape state_shape(const Rule& rule, std::size_t i, const Shape& weight) {
 
 }  // namespace update_rules
 
-/// Settings of optimizer_update(), as those of AdamUpdate; steps are looked at by the rules that count them (Adam,
-/// AdamW, Lamb, Adafactor), and may be empty for others. `numbers`, if defined: update_numbers() of the rule.
+/// Settings of optimizer_update(), as those of AdamUpdate; steps are looked at by the rules that count them (those
+/// with a beta1, and Adafactor), and may be empty for others. `numbers`, if defined: update_numbers() of the rule.
 struct UpdateOptions {
   double learning_rate = 0.01;
   double weight_decay = 0;

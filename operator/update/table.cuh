@@ -98,7 +98,7 @@ struct Updated {
   }
   __device__ void store_states(const UpdateEntry<R>& entry, std::int64_t i) const {
 #pragma unroll
-    for (int s = 0; s < R::k_states; ++s)
+    for (int s = 0; s < written_states<R>(); ++s)
       store_of<C>(entry.state[s], i, state[s]);
   }
   __device__ void store(const UpdateEntry<R>& entry, std::int64_t i) const {

@@ -129,7 +129,8 @@ Specs infer_update(const Operator& op, std::span<const ArraySpec> inputs, const 
 template <class Rule>
 bool mutates(std::size_t i, std::size_t inputs, const Attributes& attributes) {
   const Lists all(attributes.as<RuleAttributes<Rule>>(), inputs);
-  return i < all.first_master() ? all.list_of(i) != 1 : i < all.first_master() + all.masters;
+  const std::size_t read = detail::k_only_reads_states<Rule> ? 2 : 1;  // the last list that is
+  return i < all.first_master() ? all.list_of(i) < 1 || all.list_of(i) > read : i < all.first_master() + all.masters;
 }
 
 // -- Running: the arrays lie as the kernels need them ------------------------------------------------------------
@@ -158,9 +159,14 @@ struct Parameters {
   Handles grads;
   Handles states[detail::k_most_states];
   std::vector<NDArray> masters;  // one a weight, undefined where it has none
+  bool reads_states = false;     // and does not write them
 
   /// Lists of what is written.
-  std::vector<Handles> written() const { return {weights, states[0], states[1], states[2], masters}; }
+  std::vector<Handles> written() const {
+    if (reads_states)
+      return {weights, masters};
+    return {weights, states[0], states[1], states[2], masters};
+  }
 };
 
 // Two threads would write the same elements, or read some while others write them. `grads` are those that are read; of
@@ -179,22 +185,27 @@ void check_distinct(const Parameters& all, Handles grads) {
   require<ValueError>(std::adjacent_find(written.begin(), written.end(), meet) == written.end(), [&] {
     return message(all.op, ": two of the weights and states share memory");
   });
+  const auto is_apart = [&](const Extent& read) {
+    const auto behind = std::lower_bound(written.begin(), written.end(), Extent{read.end, nullptr}, before);
+    return behind == written.begin() || std::prev(behind)->end <= read.begin;
+  };
   std::size_t next = 0;
-  for (const NDArray& weight : all.weights) {
-    if (weight.size() == 0)
+  for (std::size_t i = 0; i < all.weights.size(); ++i) {
+    if (all.weights[i].size() == 0)
       continue;
     const Extent grad = extent_of(grads[next++]);
-    if (grad.begin == extent_of(weight).begin)
-      continue;
-    const auto behind = std::lower_bound(written.begin(), written.end(), Extent{grad.end, nullptr}, before);
-    require<ValueError>(behind == written.begin() || std::prev(behind)->end <= grad.begin, [&] {
+    require<ValueError>(grad.begin == extent_of(all.weights[i]).begin || is_apart(grad), [&] {
       return message(all.op, ": a gradient shares memory with a weight or state that is not its own");
+    });
+    require<ValueError>(!all.reads_states || is_apart(extent_of(all.states[0][i])), [&] {
+      return message(all.op, ": noise shares memory with a weight");
     });
   }
 }
 
-Parameters parameters_of(const IssueCall& call, const Lists& all) {
+Parameters parameters_of(const IssueCall& call, const Lists& all, bool reads_states) {
   Parameters made{call.op.name, call.inputs.first(all.count), call.inputs.subspan(all.count, all.count), {}, {}};
+  made.reads_states = reads_states;
   for (std::size_t list = 2; list < all.lists; ++list)
     made.states[list - 2] = call.inputs.subspan(list * all.count, all.count);
   std::size_t next = all.first_master();
@@ -249,9 +260,16 @@ void add_pieces(
       detail::add_access(task.access, array, AccessMode::write);
       return static_cast<void*>(array.object()->data());
     };
+    const auto read = [&](const NDArray& array) {
+      task.bytes += bytes;
+      detail::add_access(task.access, array, AccessMode::read);
+      return static_cast<void*>(array.object()->data());
+    };
     for (int state = 0; state < detail::k_most_states; ++state) {
-      if (!all.states[state].empty())
-        piece.state[state] = written(all.states[state][i]);
+      if (all.states[state].empty())
+        continue;
+      const NDArray& array = all.states[state][i];
+      piece.state[state] = all.reads_states ? read(array) : written(array);
     }
     if (!all.masters.empty() && all.masters[i].defined())
       piece.master = static_cast<float*>(written(all.masters[i]));
@@ -289,7 +307,7 @@ template <class Rule>
 void issue_update(const IssueCall& call) {
   const auto& a = call.attributes.as<RuleAttributes<Rule>>();
   const Lists lists(a, call.inputs.size());
-  const Parameters all = parameters_of(call, lists);
+  const Parameters all = parameters_of(call, lists, detail::k_only_reads_states<Rule>);
   const NDArray numbers = lists.numbers ? call.inputs[lists.numbers_at()].contiguous(call.site) : NDArray();
   const NDArray guard = lists.guarded ? call.inputs.back().contiguous(call.site) : NDArray();
   auto work = std::make_unique<UpdateWork>();
@@ -327,60 +345,37 @@ constexpr Operator k_update_of(const char* name) {
 
 namespace detail {
 
-const Operator k_sgd_update = k_update_of<rules::Sgd>("sgd_update");
-const Operator k_nag_update = k_update_of<rules::Nag>("nag_update");
-const Operator k_adam_update = k_update_of<rules::Adam>("adam_update");
-const Operator k_adamw_update = k_update_of<rules::AdamW>("adamw_update");
-const Operator k_rmsprop_update = k_update_of<rules::RmsProp>("rmsprop_update");
-const Operator k_adagrad_update = k_update_of<rules::AdaGrad>("adagrad_update");
-const Operator k_adadelta_update = k_update_of<rules::AdaDelta>("adadelta_update");
-const Operator k_ftrl_update = k_update_of<rules::Ftrl>("ftrl_update");
-const Operator k_signum_update = k_update_of<rules::Signum>("signum_update");
-const Operator k_lars_update = k_update_of<rules::Lars>("lars_update");
-const Operator k_lamb_update = k_update_of<rules::Lamb>("lamb_update");
-const Operator k_adafactor_update = k_update_of<rules::Adafactor>("adafactor_update");
+#define SLUICE_UPDATE_RULE(Rule, name) const Operator k_##name = k_update_of<rules::Rule>(#name);
+SLUICE_UPDATE_RULES(SLUICE_UPDATE_RULE)
+#undef SLUICE_UPDATE_RULE
 
 namespace {
 
-// Calls f with the attributes of an update, as what they are; false for any other operator.
-template <class... Rules, class F>
-bool with_attributes(const Operator& op, const Attributes& attributes, const F& f) {
-  const auto is = [&]<class Rule>(const Rule*) {
-    if (*op.attributes != attribute_type<RuleAttributes<Rule>>)
-      return false;
-    f(attributes.as<RuleAttributes<Rule>>());
-    return true;
-  };
-  return (is(static_cast<const Rules*>(nullptr)) || ...);
+// `found`, if the operator is the rule's.
+template <class Rule>
+void find_inputs(const Operator& op, const Attributes& attributes, UpdateInputs& found) {
+  if (*op.attributes != attribute_type<RuleAttributes<Rule>>)
+    return;
+  const auto& a = attributes.as<RuleAttributes<Rule>>();
+  found = {a.lists(), static_cast<std::size_t>(a.masters) + (a.guarded ? 1 : 0)};
 }
 
 }  // namespace
 
 UpdateInputs update_inputs(const Operator& op, const Attributes& attributes) {
-  using namespace update_rules;
   UpdateInputs found;
-  with_attributes<Sgd, Nag, Adam, AdamW, RmsProp, AdaGrad, AdaDelta, Ftrl, Signum, Lars, Lamb, Adafactor>(
-      op, attributes, [&](const auto& a) {
-        found = {a.lists(), static_cast<std::size_t>(a.masters) + (a.guarded ? 1 : 0)};
-      });
+#define SLUICE_UPDATE_RULE(Rule, name) find_inputs<rules::Rule>(op, attributes, found);
+  SLUICE_UPDATE_RULES(SLUICE_UPDATE_RULE)
+#undef SLUICE_UPDATE_RULE
   return found;
 }
 
 OperatorList update_operators() noexcept {
   static const Operator* const list[] = {
-      &k_sgd_update,
-      &k_nag_update,
-      &k_adam_update,
-      &k_adamw_update,
-      &k_rmsprop_update,
-      &k_adagrad_update,
-      &k_adadelta_update,
-      &k_ftrl_update,
-      &k_signum_update,
-      &k_lars_update,
-      &k_lamb_update,
-      &k_adafactor_update,
-      &k_gradient_guard,
+#define SLUICE_UPDATE_RULE(Rule, name) &k_##name,
+      SLUICE_UPDATE_RULES(SLUICE_UPDATE_RULE)
+#undef SLUICE_UPDATE_RULE
+          & k_gradient_guard,
       &k_loss_scale_update,
       &k_words};
   return list;

@@ -31,7 +31,7 @@ void step_plainly(const R& rule, const simd::UpdateRun<C>& run) {
     } else {
       run.weight[i] = rule.step(run.weight[i], grad, state, run.rates);
     }
-    for (int s = 0; s < R::k_states; ++s)
+    for (int s = 0; s < written_states<R>(); ++s)
       run.state[s][i] = state[s];
   }
 }

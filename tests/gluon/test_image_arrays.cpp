@@ -154,6 +154,23 @@ TEST_CASE("random crops of image arrays lie within each image", "[gluon][image]"
   }
   CHECK(corners == std::set<float>{0, 1, 2, 10, 11, 12, 20, 21, 22});
   CHECK(values(image::random_crop(image, {4, 5})) == values(image));
+  // Parts of an image of one pixel with two around it: that pixel is everywhere, and nowhere.
+  const NDArray padded = image::random_crop(full({300, 1, 1, 2}, 5), 2, {.pad = 2, .value = -7});
+  REQUIRE(padded.shape() == Shape{300, 2, 2, 2});
+  std::set<std::vector<float>> kinds;
+  for (std::int64_t i = 0; i < 300; ++i)
+    kinds.insert(values(padded[i]));
+  CHECK(kinds.size() == 5);
+  CHECK(kinds.contains(std::vector<float>(8, -7)));
+  for (std::size_t at = 0; at < 4; ++at) {
+    std::vector<float> kind(8, -7);
+    kind[2 * at] = kind[2 * at + 1] = 5;
+    CHECK(kinds.contains(kind));
+  }
+  const NDArray whole = image::random_crop(image, {6, 7}, {.pad = 1, .value = 99});  // the one part of that size
+  CHECK(values(whole) == values(pad(image, {{1, 1}, {1, 1}, {0, 0}}, PadMode::constant, 99)));
+  const NDArray byte = full({1, 1, 1}, 3, {.dtype = uint8});
+  CHECK(max(image::random_crop(byte, 3, {.pad = 1, .value = 300})).item<int>() == 255);
   const NDArray resized =
       image::random_resized_crop(image.expand_dims(0).broadcast_to({100, 4, 5, 1}), 3, {0.25, 0.25}, {1.25, 1.25});
   for (std::int64_t i = 0; i < 100; ++i) {
@@ -185,6 +202,8 @@ TEST_CASE("functions of image arrays have gradients and refuse what is no image"
   CHECK_THROWS_AS(image::crop(colours(), -1, 0, 1, 1), ShapeError);
   CHECK_THROWS_AS(image::center_crop(colours(), 2), ShapeError);
   CHECK_THROWS_AS(image::random_crop(colours(), {1, 3}), ShapeError);
+  CHECK_THROWS_AS(image::random_crop(colours(), {3, 5}, {.pad = 1}), ShapeError);
+  CHECK_THROWS_AS(image::random_crop(colours(), 1, {.pad = -1}), ValueError);
   CHECK_THROWS_AS(image::random_resized_crop(colours(), 1, {0, 1}), ValueError);
   CHECK_THROWS_AS(image::adjust_brightness(zeros({1, 1, 4}), 1), ShapeError);
   CHECK_THROWS_AS(image::random_hue(colours(), 1.01), ValueError);
@@ -224,6 +243,7 @@ TEST_CASE("functions of image arrays give on a GPU what they give on a CPU", "[g
   compare([](const NDArray& x) { return image::adjust_hue(x, 0.2); });
   compare([](const NDArray& x) { return image::normalize(image::to_tensor(x), {0.1, 0.2, 0.3}, {1, 2, 3}); });
   compare([](const NDArray& x) { return image::random_crop(x, {4, 3}); });
+  compare([](const NDArray& x) { return image::random_crop(x, {9, 7}, {.pad = 4, .value = 11}); });
   compare([](const NDArray& x) { return image::random_resized_crop(x, 4); });
   compare([](const NDArray& x) { return image::random_flip_left_right(x); });
   compare([](const NDArray& x) { return image::random_color_jitter(x, 0.1, 0.1, 0.1, 0.1); });

@@ -47,6 +47,26 @@ std::vector<bool> dropped(const NDArray& all) {
   return flags;
 }
 
+/// All steps of (N, T, C), samples of their lengths if they are given.
+class Unrolling : public gluon::Block {
+ public:
+  explicit Unrolling(std::shared_ptr<rnn::Cell> cell) : cell_(child("cell", std::move(cell))) {}
+
+ protected:
+  Arrays forward_all(std::span<const NDArray> inputs) const override {
+    rnn::DynamicUnrollOptions options{.layout = rnn::Layout::NTC};
+    if (inputs.size() > 1)
+      options.valid_length = inputs[1];
+    const rnn::Unrolled all = rnn::dynamic_unroll(*cell_, inputs[0], {}, options);
+    Arrays results{all.outputs};
+    results.insert(results.end(), all.states.begin(), all.states.end());
+    return results;
+  }
+
+ private:
+  gluon::Child<rnn::Cell> cell_;
+};
+
 }  // namespace
 
 TEST_CASE("A cell of one's own changes what another one gives, step by step and unrolled", "[gluon][rnn]") {
@@ -171,4 +191,38 @@ TEST_CASE("dynamic_unroll ends each sequence at its length, and drops the same e
   CHECK(std::count(flags.begin(), flags.end(), true) > 30);
   CHECK_THROWS_AS(rnn::dynamic_unroll(*cell, many, {}, {.drop_inputs = 2}), ValueError);
   CHECK_THROWS_AS(rnn::dynamic_unroll(*cell, ones({3})), ShapeError);
+}
+
+TEST_CASE("An exported dynamic_unroll serves batches of all sizes, as one node and step by step", "[gluon][rnn]") {
+  const TemporaryFolder folder;
+  const auto lstm = std::make_shared<rnn::LSTMCell>(3, rnn::CellOptions{.input_size = 2});
+  const auto projected = std::make_shared<rnn::LSTMPCell>(4, 3, rnn::LSTMPCellOptions{.input_size = 2});
+  for (const std::shared_ptr<rnn::Cell>& cell :
+       std::vector<std::shared_ptr<rnn::Cell>>{small_cell(), lstm, projected}) {
+    cell->initialize(gluon::init::Uniform(0.7));
+    Unrolling net(cell);
+    for (const std::int64_t steps : {3, 40}) {
+      for (const bool has_lengths : {false, true}) {
+        const auto inputs = [&](std::int64_t batch) {
+          Arrays made{pattern_array({batch, steps, 2}, static_cast<int>(batch))};
+          if (has_lengths)
+            made.push_back(arange(0, static_cast<double>(batch), 1, {.dtype = int64}));
+          return made;
+        };
+        net.export_to(folder / "net", inputs(4));
+        const auto same = gluon::SymbolBlock::imports(folder / "net.json");
+        CAPTURE(cell->num_states(), steps, has_lengths);
+        CHECK(same.inputs()[0].batch);
+        for (const std::int64_t batch : {4, 1, 2, 7}) {
+          CAPTURE(batch);
+          const Arrays found = same.call(inputs(batch)), wanted = net.call(inputs(batch));
+          REQUIRE(found.size() == wanted.size());
+          for (std::size_t i = 0; i < found.size(); ++i) {
+            CHECK(found[i].shape() == wanted[i].shape());
+            check_near(values(found[i]), values(wanted[i]));
+          }
+        }
+      }
+    }
+  }
 }

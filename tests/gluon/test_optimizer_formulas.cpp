@@ -249,6 +249,76 @@ TEST_CASE("Ftrl and Signum follow their formulas over 50 steps", "[gluon][traine
   }
 }
 
+TEST_CASE("Adamax, Nadam and FTML follow their formulas over 50 steps", "[gluon][trainer]") {
+  check<optimizer::Adamax>(
+      optimizer::AdamaxOptions{.learning_rate = 0.02, .beta1 = 0.8, .beta2 = 0.9, .wd = 0.03, .clip_gradient = 1},
+      each([](Told& s, std::size_t i) {
+        const double g = s.g[i] + 0.03 * s.w[i];
+        s.a[i] = 0.8 * s.a[i] + 0.2 * g;
+        s.b[i] = std::max(0.9 * s.b[i], std::abs(g));
+        s.w[i] -= 0.02 / (1 - std::pow(0.8, s.t)) * s.a[i] / s.b[i];
+      }));
+  for (const double decay : {0.0, 0.004, 1.5}) {
+    const auto momentum = [=](int t) { return 0.8 * (1 - 0.5 * std::pow(0.96, t * decay)); };
+    check<optimizer::Nadam>(
+        optimizer::NadamOptions{
+            .learning_rate = 0.02,
+            .beta1 = 0.8,
+            .beta2 = 0.95,
+            .epsilon = 1e-3,
+            .schedule_decay = decay,
+            .wd = 0.03,
+            .clip_gradient = 1},
+        each([=](Told& s, std::size_t i) {
+          const double g = s.g[i] + 0.03 * s.w[i];
+          double product = 1;
+          for (int t = 1; t <= s.t; ++t)
+            product *= momentum(t);
+          s.a[i] = 0.8 * s.a[i] + 0.2 * g;
+          s.b[i] = 0.95 * s.b[i] + 0.05 * g * g;
+          const double m =
+              (1 - momentum(s.t)) * g / (1 - product) + momentum(s.t + 1) * s.a[i] / (1 - product * momentum(s.t + 1));
+          s.w[i] -= 0.02 * m / (std::sqrt(s.b[i] / (1 - std::pow(0.95, s.t))) + 1e-3);
+        }));
+  }
+  check<optimizer::FTML>(
+      optimizer::FTMLOptions{.learning_rate = 0.02, .epsilon = 1e-3, .wd = 0.03, .clip_gradient = 1},
+      each([](Told& s, std::size_t i) {
+        const double g = s.g[i] + 0.03 * s.w[i], before = s.a[i];
+        s.b[i] = 0.999 * s.b[i] + 0.001 * g * g;
+        s.a[i] = (1 - std::pow(0.6, s.t)) / 0.02 * (std::sqrt(s.b[i] / (1 - std::pow(0.999, s.t))) + 1e-3);
+        s.c[i] = 0.6 * s.c[i] + 0.4 * g - (s.a[i] - 0.6 * before) * s.w[i];
+        s.w[i] = -s.c[i] / s.a[i];
+      }));
+}
+
+TEST_CASE("DCASGD and SGLD follow their formulas over 50 steps", "[gluon][trainer]") {
+  for (const double momentum : {0.0, 0.7}) {
+    check<optimizer::DCASGD>(
+        optimizer::DCASGDOptions{
+            .learning_rate = 0.05, .momentum = momentum, .lamda = 0.6, .wd = 0.03, .clip_gradient = 1},
+        each([=](Told& s, std::size_t i) {
+          const double moved = s.t == 1 ? 0 : s.w[i] - s.a[i];
+          s.a[i] = s.w[i];
+          s.b[i] = momentum * s.b[i] - 0.05 * (s.g[i] + 0.03 * s.w[i] + 0.6 * s.g[i] * s.g[i] * moved);
+          s.w[i] += s.b[i];
+        }));
+  }
+  // The same numbers again: of both parameters in one array, in which each begins at a multiple of 4.
+  Engine again({.workers = 1});
+  again.seed(11);
+  Engine::current().seed(11);
+  Numbers noise;
+  check<optimizer::SGLD>(optimizer::SGLDOptions{.learning_rate = 0.04, .wd = 0.03, .clip_gradient = 1}, [&](Told& s) {
+    const bool first = s.size() == 12;
+    const EngineScope scope(again);
+    if (first)
+      noise = random::normal({20}, {.dtype = float64}).to_vector<double>();
+    for (std::size_t i = 0; i < s.size(); ++i)
+      s.w[i] += -0.02 * (s.g[i] + 0.03 * s.w[i]) + 0.2 * noise[i + (first ? 0 : 12)];
+  });
+}
+
 TEST_CASE("LARS and LAMB follow their formulas over 50 steps, with bounds that cut", "[gluon][trainer]") {
   check<optimizer::LARS>(
       optimizer::LARSOptions{

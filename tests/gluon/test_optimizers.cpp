@@ -34,10 +34,15 @@ std::vector<Kind> all_kinds() {
       kind<NAG>("NAG", NAGOptions{.wd = 0.01, .clip_gradient = 0.5, .multi_precision = true}),
       kind<Adam>("Adam", AdamOptions{.wd = 0.01, .multi_precision = true}),
       kind<AdamW>("AdamW", AdamWOptions{.multi_precision = true}),
+      kind<Adamax>("Adamax", AdamaxOptions{.wd = 0.01, .multi_precision = true}),
+      kind<Nadam>("Nadam", NadamOptions{.wd = 0.01, .multi_precision = true}),
       kind<RMSProp>("RMSProp", RMSPropOptions{.momentum = 0.5, .centered = true, .multi_precision = true}),
       kind<AdaGrad>("AdaGrad", AdaGradOptions{.multi_precision = true}),
       kind<AdaDelta>("AdaDelta", AdaDeltaOptions{.wd = 0.01, .multi_precision = true}),
       kind<Ftrl>("Ftrl", FtrlOptions{.lamda1 = 0.001, .wd = 0.01, .multi_precision = true}),
+      kind<FTML>("FTML", FTMLOptions{.wd = 0.01, .multi_precision = true}),
+      kind<SGLD>("SGLD", SGLDOptions{.wd = 0.01, .multi_precision = true}),
+      kind<DCASGD>("DCASGD", DCASGDOptions{.momentum = 0.5, .lamda = 0.5, .multi_precision = true}),
       kind<Signum>("Signum", SignumOptions{.wd_lh = 0.01, .multi_precision = true}),
       kind<LARS>("LARS", LARSOptions{.momentum = 0.9, .eta = 0.1, .wd = 0.01, .multi_precision = true}),
       kind<LAMB>("LAMB", LAMBOptions{.wd = 0.01, .multi_precision = true}),
@@ -67,6 +72,7 @@ struct Training {
     const NDArray x = (pattern_array({4, 5}, i, device) * scale).astype(dtype);
     const NDArray y = array<std::int32_t>({0, 2, 1, i % 3}).to(device);
     trainer->set_learning_rate(0.05 / (i + 1));
+    Engine::current().seed(100 + static_cast<std::uint64_t>(i));  // for SGLD's noise
     if (graph != nullptr) {
       (void)(*graph)(x, y);
       return;
@@ -152,6 +158,8 @@ TEST_CASE("Every optimizer goes on from its states in a file as if nothing had b
 
 TEST_CASE("Every optimizer brings a loss down", "[gluon][trainer]") {
   for (const Kind& of : all_kinds()) {
+    if (of.name == std::string("SGLD"))
+      continue;  // its weights stay samples
     const Parameter weight("weight", {.shape = {8}});
     weight.set_data(pattern_array({8}));
     ParameterDict dict;
@@ -174,6 +182,26 @@ TEST_CASE("Every optimizer brings a loss down", "[gluon][trainer]") {
     INFO(of.name);
     CHECK(loss() < before);
   }
+}
+
+TEST_CASE("SGLD draws samples of a normal posterior of mean 0.5 and variance 1", "[gluon][trainer]") {
+  const Parameter weight("weight", {.shape = {4000}});
+  weight.set_data(zeros({4000}));
+  ParameterDict dict;
+  dict.insert("weight", weight);
+  Engine::current().seed(5);
+  Trainer trainer(dict, optimizer::SGLD({.learning_rate = 0.2}));
+  for (int i = 0; i < 60; ++i) {
+    {
+      const autograd::RecordScope record;
+      (sum(square(weight.data() - 0.5)) / 2).backward();
+    }
+    trainer.step(1);
+  }
+  CHECK(mean(weight.data()).item<double>() == Approx(0.5).margin(0.06));
+  CHECK(
+      standard_deviation(weight.data()).item<double>() ==
+      Approx(1 / std::sqrt(1 - 0.05)).margin(0.05));  // of steps of this length
 }
 
 TEST_CASE("LARS takes gammas, betas and biases as SGD does", "[gluon][trainer]") {
@@ -203,6 +231,12 @@ TEST_CASE("Options of optimizers out of range are refused by name", "[gluon][tra
     CHECK_THROWS_WITH(NAG({.momentum = bad}), contains("NAG: momentum is"));
     CHECK_THROWS_WITH(AdamW({.beta1 = bad}), contains("AdamW: beta1 is"));
     CHECK_THROWS_WITH(AdamW({.wd = bad}), contains("AdamW: wd is"));
+    CHECK_THROWS_WITH(Adamax({.beta2 = bad}), contains("Adamax: beta2 is"));
+    CHECK_THROWS_WITH(Nadam({.schedule_decay = bad}), contains("Nadam: schedule_decay is"));
+    CHECK_THROWS_WITH(FTML({.epsilon = bad}), contains("FTML: epsilon is"));
+    CHECK_THROWS_WITH(SGLD({.wd = bad}), contains("SGLD: wd is"));
+    CHECK_THROWS_WITH(DCASGD({.momentum = bad}), contains("DCASGD: momentum is"));
+    CHECK_THROWS_WITH(DCASGD({.lamda = bad}), contains("DCASGD: lamda is"));
     CHECK_THROWS_WITH(RMSProp({.rho = bad}), contains("RMSProp: rho is"));
     CHECK_THROWS_WITH(RMSProp({.epsilon = bad}), contains("RMSProp: epsilon is"));
     CHECK_THROWS_WITH(AdaGrad({.epsilon = bad}), contains("AdaGrad: epsilon is"));

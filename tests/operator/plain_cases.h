@@ -166,10 +166,15 @@ inline void add_updates(std::vector<PlainCase>& cases) {
   };
   add_rule("nag_update", update_rules::Nag{});
   add_rule("adamw_update", update_rules::AdamW{});
+  add_rule("adamax_update", update_rules::Adamax{});
+  add_rule("nadam_update", update_rules::Nadam{});
   add_rule("rmsprop_update", update_rules::RmsProp{.momentum = 0.5});
   add_rule("adagrad_update", update_rules::AdaGrad{});
   add_rule("adadelta_update", update_rules::AdaDelta{});
   add_rule("ftrl_update", update_rules::Ftrl{});
+  add_rule("ftml_update", update_rules::Ftml{});
+  add_rule("sgld_update", update_rules::Sgld{});
+  add_rule("dcasgd_update", update_rules::Dcasgd{.momentum = 0.5});
   add_rule("signum_update", update_rules::Signum{});
   add_rule("lars_update", update_rules::Lars{});
   add_rule("lamb_update", update_rules::Lamb{});

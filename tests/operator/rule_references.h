@@ -71,6 +71,51 @@ inline void follow(const update_rules::AdamW& r, Followed& p) {
     p.w[i] -= p.lr * mean / (std::sqrt(variance) + r.epsilon);
   });
 }
+inline void follow(const update_rules::Adamax& r, Followed& p) {
+  p.each([&](std::size_t i) {
+    const double g = p.decayed(i);
+    p.a[i] = r.beta1 * p.a[i] + (1 - r.beta1) * g;
+    p.b[i] = std::max(r.beta2 * p.b[i], std::abs(g));
+    p.w[i] -= p.b[i] == 0 ? 0 : p.lr / (1 - std::pow(r.beta1, p.t)) * p.a[i] / p.b[i];
+  });
+}
+// Momenta are run through one by one, as papers and MXNet do.
+inline void follow(const update_rules::Nadam& r, Followed& p) {
+  const auto momentum = [&](double t) { return r.beta1 * (1 - 0.5 * std::pow(0.96, t * r.schedule_decay)); };
+  double product = 1;
+  for (double t = 1; t <= p.t; ++t)
+    product *= momentum(t);
+  const double now = momentum(p.t), next = momentum(p.t + 1);
+  p.each([&](std::size_t i) {
+    const double g = p.decayed(i);
+    take_moments(r, p, i, g);
+    const double mean = (1 - now) * g / (1 - product) + next * p.a[i] / (1 - product * next);
+    p.w[i] -= p.lr * mean / (std::sqrt(p.b[i] / (1 - std::pow(r.beta2, p.t))) + r.epsilon);
+  });
+}
+inline void follow(const update_rules::Ftml& r, Followed& p) {
+  if (p.lr == 0)
+    return;
+  p.each([&](std::size_t i) {
+    const double g = p.decayed(i), before = p.a[i];
+    p.b[i] = r.beta2 * p.b[i] + (1 - r.beta2) * g * g;
+    p.a[i] = (1 - std::pow(r.beta1, p.t)) / p.lr * (std::sqrt(p.b[i] / (1 - std::pow(r.beta2, p.t))) + r.epsilon);
+    p.c[i] = r.beta1 * p.c[i] + (1 - r.beta1) * g - (p.a[i] - r.beta1 * before) * p.w[i];
+    p.w[i] = -p.c[i] / p.a[i];
+  });
+}
+// The noise is a.
+inline void follow(const update_rules::Sgld&, Followed& p) {
+  p.each([&](std::size_t i) { p.w[i] += -p.lr / 2 * p.decayed(i) + std::sqrt(p.lr) * p.a[i]; });
+}
+inline void follow(const update_rules::Dcasgd& r, Followed& p) {
+  p.each([&](std::size_t i) {
+    const double moved = p.w[i] - p.a[i];
+    p.a[i] = p.w[i];
+    p.b[i] = r.momentum * p.b[i] - p.lr * (p.decayed(i) + r.lamda * p.g[i] * p.g[i] * moved);
+    p.w[i] += p.b[i];
+  });
+}
 inline void follow(const update_rules::RmsProp& r, Followed& p) {
   p.each([&](std::size_t i) {
     const double g = p.decayed(i);
@@ -196,6 +241,8 @@ void each_rule(const F& f) {
   f("Nag without momentum", Nag{.momentum = 0});
   f("Adam", Adam{});
   f("AdamW", AdamW{.beta1 = 0.8, .epsilon = 1e-3});
+  f("Adamax", Adamax{.beta2 = 0.9});
+  f("Nadam", Nadam{.beta1 = 0.8, .epsilon = 1e-3, .schedule_decay = 3});
   f("RmsProp", RmsProp{});
   f("RmsProp with momentum", RmsProp{.momentum = 0.5});
   f("RmsProp centered", RmsProp{.epsilon = 1e-3, .centered = true});
@@ -203,6 +250,10 @@ void each_rule(const F& f) {
   f("AdaGrad", AdaGrad{});
   f("AdaDelta", AdaDelta{.epsilon = 1e-3});
   f("Ftrl", Ftrl{.lamda1 = 0.1});
+  f("Ftml", Ftml{.epsilon = 1e-3});
+  f("Sgld", Sgld{});
+  f("Dcasgd", Dcasgd{.lamda = 0.5});
+  f("Dcasgd with momentum", Dcasgd{.momentum = 0.5, .lamda = 0.5});
   f("Signum", Signum{.momentum = 0.5, .wd_lh = 0.1});
   f("Signum without momentum", Signum{.momentum = 0});
   f("Lars", Lars{.eta = 0.1, .plain = {0, 1, 0, 1, 0, 0}});

@@ -247,7 +247,10 @@ TEST_CASE("lp_pool3d is the norm of each window, also of half types", "[pool_com
   CHECK_THROWS_WITH(lp_pool3d(x[0], 0), contains("lp_pool3d: the order p") && contains("0"));
   CHECK_THROWS_WITH(lp_pool3d(ones({2, 2, 2, 2})), contains("lp_pool3d") && contains("(2, 2, 2, 2)"));
   CHECK_THROWS_WITH(adaptive_avg_pool3d(x[0], {1, 2}), contains("adaptive_avg_pool3d: output_size"));
-  CHECK_THROWS_WITH(adaptive_max_pool1d(ones({2, 2, 3}), 0), contains("adaptive_max_pool1d: output_size"));
+  CHECK_THROWS_WITH(
+      adaptive_max_pool1d(ones({2, 2, 3}), 0),
+      contains("adaptive_max_pool1d: output_size must be a number >= 1 and < 2^31, not 0"));
+  CHECK_THROWS_WITH(adaptive_avg_pool1d(ones({2, 2, 3}), std::int64_t{1} << 31), contains("not 2147483648"));
   CHECK_THROWS_AS(adaptive_max_pool1d(ones({2, 2, 0})), ShapeError);
   CHECK_THROWS_AS(adaptive_avg_pool1d(ones({2, 2, 2}).astype(int32)), DTypeError);
 }

@@ -34,13 +34,20 @@ DType state_type(DType dtype) {
   return dtype == float64 ? float64 : float32;
 }
 
+// What begins as something else than zeros: noise.
+template <class Rule>
+constexpr bool k_noisy = std::is_same_v<Rule, update_rules::Sgld>;
+
 template <class Rule>
 Lists states_of(const Rule& rule, const List& weights) {
   Lists made(rule.states().size());
   for (std::size_t i = 0; i < made.size(); ++i) {
     for (const NDArray& weight : weights) {
       const ArrayOptions there{.dtype = state_type(weight.dtype()), .device = weight.device()};
-      made[i].push_back(zeros(update_rules::state_shape(rule, i, weight.shape()), there));
+      const Shape shape = update_rules::state_shape(rule, i, weight.shape());
+      made[i].push_back(
+          k_noisy<Rule> ? test::random_array(shape, 7 + made[i].size(), -1, 1, there.dtype, there.device)
+                        : zeros(shape, there));
     }
   }
   return made;
@@ -113,6 +120,8 @@ void run(const Rule& rule, DType dtype, Device device, UpdateOptions options, bo
   const List weights = parameters(1, dtype, device);
   const Lists states = states_of(rule, weights);
   std::vector<Followed> wanted = followed(weights);
+  for (std::size_t p = 0; k_noisy<Rule> && p < weights.size(); ++p)
+    wanted[p].a = states[0][p].to_vector<double>();
   for (std::int64_t step = 1; step <= 4; ++step) {
     take_step(options, step);
     const List grads = parameters(100 + static_cast<std::uint64_t>(step) * 10, dtype, device, 0.1);
@@ -330,6 +339,10 @@ TEST_CASE("Steps of further optimizers refuse what does not fit and name it", "[
   CHECK_THROWS_WITH(optimizer_update(Lamb{}, w, g, two, {.steps = {1, 0}}), contains("lamb_update: step 0"));
   CHECK_THROWS_WITH(optimizer_update(Ftrl{}, w, List{g[0]}, two, {}), contains("ftrl_update: 1 gradients for 2"));
   CHECK_THROWS_WITH(optimizer_update(AdaGrad{}, w, List{g[0], g[0]}, one, {}), contains("gradient 1 has shape (2,)"));
+  CHECK_THROWS_WITH(optimizer_update(Sgld{}, w, g, none, {}), contains("sgld_update: 0 lists of states"));
+  CHECK_THROWS_WITH(optimizer_update(Sgld{}, w, g, Lists{w}, {}), contains("sgld_update: noise shares memory"));
+  CHECK_NOTHROW(optimizer_update(Sgld{}, w, g, Lists{{g[0], g[1]}}, {}));
+  CHECK_THROWS_WITH(optimizer_update(Nadam{}, w, g, two, {}), contains("nadam_update: 0 steps for 2 weights"));
   CHECK_THROWS_WITH(optimizer_update(Lars{.plain = {1}}, w, g, one, {}), contains("1 flags of plain parameters"));
   UpdateOptions wrong{.numbers = zeros({3}, {.dtype = float64})};  // three of each parameter
   CHECK_THROWS_WITH(
@@ -359,6 +372,16 @@ TEST_CASE("A rate of 0 and gradients that are no numbers do what their rules say
   optimizer_update(update_rules::Ftrl{}, w, g, ftrl, {.learning_rate = 0});
   CHECK(w[0].to_vector<float>() == std::vector<float>{1, 1, 1});
   CHECK(ftrl[1][0].to_vector<float>() == std::vector<float>{0, 0, 0});
+  // At a rate of 0 Ftml stays, and so does Adamax where no gradient was.
+  const List v1 = {ones({2})}, v2 = {ones({2})}, some = {array<float>({1, 0})};
+  const Lists ftml = states_of(update_rules::Ftml{}, v1), adamax = states_of(update_rules::Adamax{}, v2);
+  optimizer_update(update_rules::Ftml{}, v1, some, ftml, {.learning_rate = 0, .steps = {1}});
+  CHECK(v1[0].to_vector<float>() == std::vector<float>{1, 1});
+  CHECK(ftml[1][0].to_vector<float>() == std::vector<float>{0, 0});
+  optimizer_update(update_rules::Ftml{.epsilon = 0}, v1, some, ftml, {.learning_rate = 0.5, .steps = {1}});
+  CHECK((v1[0][0].item<float>() < 1 && v1[0][1].item<float>() == 1));
+  optimizer_update(update_rules::Adamax{}, v2, some, adamax, {.learning_rate = 0.5, .steps = {1}});
+  CHECK(v2[0].to_vector<float>() == std::vector<float>{0.5, 1});
   optimizer_update(update_rules::Signum{.momentum = 0}, w, g, Lists{}, {.learning_rate = 0.5});
   const auto after = w[0].to_vector<float>();
   CHECK((after[0] == 0.5F && after[1] == 1 && std::isnan(after[2])));

@@ -107,6 +107,26 @@ for decay in (0.0, 0.1):
         2,
         {**told, **betas, "steps": (STEPS,)},
     )
+    update(
+        "adamax_update",
+        lambda p, decay=decay: torch.optim.Adamax(p, RATE, (0.8, 0.9), 0, weight_decay=decay),
+        lambda m, u: {"step": torch.tensor(float(STEPS - 1)), "exp_avg": m.clone(), "exp_inf": u.clone()},
+        lambda state: (state["exp_avg"], state["exp_inf"]),
+        2,
+        {**told, "beta1": 0.8, "beta2": 0.9, "steps": (STEPS,)},
+    )
+    for schedule in (0.0, 0.004, 2.0):
+        product = math.prod(0.8 * (1 - 0.5 * 0.96 ** (t * schedule)) for t in range(1, STEPS))
+        update(
+            "nadam_update",
+            lambda p, decay=decay, schedule=schedule: torch.optim.NAdam(
+                p, RATE, (0.8, 0.99), 1e-3, weight_decay=decay, momentum_decay=schedule
+            ),
+            lambda m, v, product=product: {**moments(m, v), "mu_product": torch.tensor(product, dtype=torch.float64)},
+            moments_after,
+            2,
+            {**told, **betas, "schedule_decay": schedule, "steps": (STEPS,)},
+        )
     for momentum in (0.0, 0.7):
         for centered in (False, True):
             # Centred, Sluice keeps a momentum of 0 too; what it then holds PyTorch does not say.

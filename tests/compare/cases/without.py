@@ -28,6 +28,9 @@ without(
     "a rule of MXNet or of a paper that PyTorch does not have; tests/operator holds it to its formula",
     "ftrl_update",
     "signum_update",
+    "ftml_update",
+    "sgld_update",
+    "dcasgd_update",
     "lars_update",
     "lamb_update",
 )
