@@ -137,50 +137,74 @@ __device__ void turn_round(Neighbours<U, V>& run) {
   }
 }
 
-/// The whole result from one array: a thread writes neighbours, which may end a slice, and finds its place once for
-/// all.
+/// V units of a result from one array, each found by itself; they may end a slice.
+template <class Row, class U, class I>
+__device__ void walk_each(const AxisParts<I, 1>& parts, U* out, U fill, I i) {
+  constexpr int V = k_neighbours<U>;
+  const AxisPart<I>& part = parts.part[0];
+  const U* const from = static_cast<const U*>(part.from);
+  const I inner = parts.inner.value(), count = part.count.value(), slice = parts.inner.divide(i);
+  I outer = part.count.divide(slice), o = slice - outer * count, unit = i - slice * inner;
+  Neighbours<U, V> loaded;
+#pragma unroll
+  for (int v = 0; v < V; ++v) {
+    loaded.at[v] = fill;
+    if (const I entry = Row::from(o, part.n, part.a, part.b); entry >= 0 && i + v < part.size)
+      loaded.at[v] = from[(outer * part.n + entry) * inner + unit];
+    const bool ends = ++unit == inner, ends_axis = ends && o + 1 == count;
+    unit = ends ? 0 : unit;
+    o = ends_axis ? 0 : ends ? o + 1 : o;
+    outer += ends_axis ? 1 : 0;
+  }
+  if (i + V <= part.size) {
+    *reinterpret_cast<Neighbours<U, V>*>(out + i) = loaded;
+    return;
+  }
+  for (int v = 0; i + v < part.size; ++v)
+    out[i + v] = loaded.at[v];
+}
+
+/// Where the V units of the result from i on come from, as run_at() says.
+template <class Row, class U, class I>
+__device__ I run_of(const AxisParts<I, 1>& parts, I i, bool& falls) {
+  const AxisPart<I>& part = parts.part[0];
+  const I inner = parts.inner.value(), slice = parts.inner.divide(i), outer = part.count.divide(slice);
+  return run_at<Row, U>(part, outer, slice - outer * part.count.value(), inner, i - slice * inner, falls);
+}
+
+/// Vectors a thread: of narrow units one alone would keep too little under way.
+template <class U>
+inline constexpr int k_vectors_each = sizeof(U) <= 2 ? 2 : 1;
+
+/// The whole result from one array: a thread writes neighbours.
 template <class Row, class U, class I>
 __global__ void __launch_bounds__(k_block)
     axis_walk_vectors_kernel(const __grid_constant__ AxisParts<I, 1> parts, U* out, U fill) {
   start_early();
   constexpr int V = k_neighbours<U>;
-  const AxisPart<I>& part = parts.part[0];
-  const U* const from = static_cast<const U*>(part.from);
-  const I inner = parts.inner.value(), count = part.count.value();
-  const I step = static_cast<I>(gridDim.x) * static_cast<I>(blockDim.x) * V;
-  const I start = (static_cast<I>(blockIdx.x) * static_cast<I>(blockDim.x) + static_cast<I>(threadIdx.x)) * V;
-  for (I i = start; i < part.size; i += step) {
-    const I slice = parts.inner.divide(i);
-    I outer = part.count.divide(slice), o = slice - outer * count, unit = i - slice * inner;
-    Neighbours<U, V> loaded;
-    if constexpr (sizeof(U) <= 2) {
-      bool falls;
-      const I at = run_at<Row, U>(part, outer, o, inner, unit, falls);
-      if (at >= 0 && i + V <= part.size) {
-        loaded = read_run(from + at);
-        if (falls)
-          turn_round(loaded);
-        *reinterpret_cast<Neighbours<U, V>*>(out + i) = loaded;
+  const I size = parts.part[0].size, step = static_cast<I>(gridDim.x) * static_cast<I>(blockDim.x) * V;
+  I i = (static_cast<I>(blockIdx.x) * static_cast<I>(blockDim.x) + static_cast<I>(threadIdx.x)) * V;
+  if constexpr (k_vectors_each < U >> 1) {
+    const U* const from = static_cast<const U*>(parts.part[0].from);
+    for (; i + step + V <= size; i += 2 * step) {
+      bool falls[2];
+      const I first = run_of<Row, U>(parts, i, falls[0]), second = run_of<Row, U>(parts, i + step, falls[1]);
+      if (first < 0 || second < 0) {
+        walk_each<Row>(parts, out, fill, i);
+        walk_each<Row>(parts, out, fill, i + step);
         continue;
       }
-    }
+      Neighbours<U, V> runs[2] = {read_run(from + first), read_run(from + second)};
 #pragma unroll
-    for (int v = 0; v < V; ++v) {
-      loaded.at[v] = fill;
-      if (const I entry = Row::from(o, part.n, part.a, part.b); entry >= 0 && i + v < part.size)
-        loaded.at[v] = from[(outer * part.n + entry) * inner + unit];
-      const bool ends = ++unit == inner, ends_axis = ends && o + 1 == count;
-      unit = ends ? 0 : unit;
-      o = ends_axis ? 0 : ends ? o + 1 : o;
-      outer += ends_axis ? 1 : 0;
+      for (int r = 0; r < 2; ++r) {
+        if (falls[r])
+          turn_round(runs[r]);
+        *reinterpret_cast<Neighbours<U, V>*>(out + i + r * step) = runs[r];
+      }
     }
-    if (i + V <= part.size) {
-      *reinterpret_cast<Neighbours<U, V>*>(out + i) = loaded;
-      continue;
-    }
-    for (int v = 0; i + v < part.size; ++v)
-      out[i + v] = loaded.at[v];
   }
+  for (; i < size; i += step)
+    walk_each<Row>(parts, out, fill, i);
 }
 
 /// The widest unit, at most 16 bytes, that all of `bits`, addresses and lengths in bytes, are multiples of.
@@ -251,7 +275,8 @@ void launch_axis_walk(
   if constexpr (N == 1 && sizeof(U) < 16) {
     if (most <= limit && units >= k_worth_vectors && starts_neighbours<U, k_neighbours<U>>(out)) {
       const AxisParts<std::int32_t, 1> parts = axis_parts<std::int32_t, 1>(run, sources, count);
-      axis_walk_vectors_kernel<Row><<<blocks_for(units / k_neighbours<U>), k_block, 0, stream>>>(parts, to, fill);
+      const unsigned blocks = blocks_for(units / k_neighbours<U>, k_vectors_each<U>);
+      axis_walk_vectors_kernel<Row><<<blocks, k_block, 0, stream>>>(parts, to, fill);
       return check_early_launch(name, stream);
     }
   }
