@@ -210,6 +210,9 @@ TEST_CASE("what is no file of bytes is said so, and nobody waits for a pipe's ot
   CHECK(refused(folder / "seven.png", 6) == "7 bytes are more than the limit of 6");
   const Bytes seven = image::read_encoded(folder / "seven.png", 7);
   CHECK(std::string(seven.begin(), seven.end()) == "7 bytes");
+  // The kernel gives a page for the size of a text of its own.
+  if (const std::filesystem::path text = "/sys/kernel/uevent_seqnum"; std::filesystem::exists(text))
+    CHECK_THAT(refused(text, 1 << 20), contains(" bytes: it is being written"));
   std::ofstream(folder / "none.png").flush();
   CHECK(image::read_encoded(folder / "none.png", 0).empty());
   const auto lowest_free = [] {
