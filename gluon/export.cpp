@@ -173,6 +173,8 @@ void append_layers(std::vector<graph::FileLayer>& layers, const Block& block, co
     return;
   }
   layers.push_back({name, block.type_name(), block.options()});
+  if (imported != nullptr)  // what is in it holds parameters by their paths
+    return;
   for (std::size_t i = 0; i < block.num_children(); ++i) {
     const Child<> child = block.child_at(i);
     append_layers(layers, *child, name.empty() ? child.name() : name + '.' + child.name());

@@ -124,11 +124,15 @@ class NodePool {
       all.slabs.push_back(std::move(slab));
       mine.head = all.slabs.back().get();
       mine.count = k_batch;
-      return;
+    } else {
+      mine.head = all.batches.back().head;
+      mine.count = all.batches.back().count;
+      all.batches.pop_back();
     }
-    mine.head = all.batches.back().head;
-    mine.count = all.batches.back().count;
-    all.batches.pop_back();
+    if (mine.state == State::closed && mine.count > 1) {  // one alone: nobody will give back what it does not need
+      all.batches.push_back({std::exchange(mine.head->*Next, nullptr), mine.count - 1});
+      mine.count = 1;
+    }
   }
 
   // Hands over half of a full magazine, or all of a closed one.

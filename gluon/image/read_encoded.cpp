@@ -15,9 +15,7 @@ namespace {
 // does takes as long as decoding them.
 class OpenFile {
  public:
-  // Without waiting for a writer, if it is a pipe.
-  explicit OpenFile(const std::filesystem::path& path) noexcept
-      : number_(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {}
+  explicit OpenFile(const std::filesystem::path& path) noexcept : number_(opened(path.c_str())) {}
   OpenFile(const OpenFile&) = delete;
   OpenFile& operator=(const OpenFile&) = delete;
   ~OpenFile() {
@@ -44,6 +42,19 @@ class OpenFile {
   }
 
  private:
+  // Without waiting for a writer, if it is a pipe.
+  static int opened(const char* path) noexcept {
+    for (int flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK;;) {
+      const int number = ::open(path, flags);
+      if (number >= 0)
+        return number;
+      if (errno == EWOULDBLOCK && (flags & O_NONBLOCK) != 0)
+        flags &= ~O_NONBLOCK;  // another program has a lease on it, as on regular files alone, and is asked to end it
+      else if (errno != EINTR)
+        return -1;
+    }
+  }
+
   int number_;
 };
 

@@ -45,6 +45,11 @@ std::int64_t batch_of(const NDArray& x) {
     others = others == 0 ? 0 : shape[axis];
   return others == 0 ? x.shape()[0] : -1;
 }
+
+// Of x without channels any factor is one; throws ShapeError where the product does not fit.
+std::int64_t magnified(std::int64_t extent, std::int64_t factor) {
+  return Shape{extent, factor}.size();
+}
 }  // namespace
 
 PixelShuffle1D::PixelShuffle1D(std::int64_t factor) : factor_(factor) {
@@ -58,7 +63,7 @@ NDArray PixelShuffle1D::forward(const NDArray& x) const {
   const std::int64_t channels = channels_left("nn::PixelShuffle1D", shape, 3, factor_), width = shape[2];
   const std::int64_t batch = batch_of(x);
   const NDArray apart = x.reshape({batch, channels, factor_, width}, site);
-  const NDArray y = apart.transpose({0, 1, 3, 2}, site).reshape({batch, channels, width * factor_}, site);
+  const NDArray y = apart.transpose({0, 1, 3, 2}, site).reshape({batch, channels, magnified(width, factor_)}, site);
   return sluice::detail::own_memory(y, x, site);
 }
 
@@ -77,7 +82,8 @@ NDArray PixelShuffle3D::forward(const NDArray& x) const {
   const std::int64_t batch = batch_of(x);
   const NDArray apart = x.reshape({batch, channels, depth, height, width, d, h, w}, site);
   const NDArray tiled = apart.transpose({0, 1, 5, 2, 6, 3, 7, 4}, site);
-  const NDArray y = tiled.reshape({batch, channels, d * depth, h * height, w * width}, site);
+  const NDArray y =
+      tiled.reshape({batch, channels, magnified(d, depth), magnified(h, height), magnified(w, width)}, site);
   return sluice::detail::own_memory(y, x, site);
 }
 

@@ -46,9 +46,9 @@ RecurrentLayer::RecurrentLayer(const char* name, RnnMode kind, std::int64_t hidd
       dropout_(o.dropout),
       uses_lengths_(o.use_sequence_length) {
   check_options(name, hidden_size, o);
-  const bool is_plain = o.projection_size == 0 && !o.state_clip_min && !o.state_clip_max;
+  const bool is_plain = o.projection_size == 0 && !o.state_clip_min && !o.state_clip_max && !o.state_clip_nan;
   require(kind == RnnMode::lstm || is_plain, [&] {
-    return message(name, ": projection_size and state_clip_min/max are options of an LSTM");
+    return message(name, ": projection_size and state_clip_min/max/nan are options of an LSTM");
   });
   require(o.projection_size >= 0 && o.projection_size <= hidden_size, [&] {
     return message(name, ": projection_size ", o.projection_size, " is not 0 to hidden_size ", hidden_size);

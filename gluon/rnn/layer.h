@@ -31,7 +31,7 @@ struct RecurrentOptions {
   std::int64_t projection_size = 0;  // units of h, which W_r makes of the hidden_size ones (Sak et al., 2014); 0: all
   init::Initializer h2r_weight_initializer = {};
   std::optional<double> state_clip_min = {}, state_clip_max = {};  // bounds of the cells after each step
-  bool state_clip_nan = false;                                     // a NaN in a cell becomes state_clip_min
+  bool state_clip_nan = false;                                     // with bounds, a NaN in a cell becomes the lower one
 };
 
 /// What RNN, LSTM and GRU share. x (T, N, C), or (N, T, C), gives (T, N, H), or (N, T, H), H twice the hidden size of

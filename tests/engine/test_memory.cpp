@@ -298,6 +298,30 @@ TEST_CASE("T45: threads that end with other threads' nodes leave them to the nex
     CHECK(Nodes::made() <= after_first + 2 * 64);
 }
 
+TEST_CASE("T45: what a thread takes at its very end takes no more with it") {
+  struct AtEnd {
+    std::vector<Node*>* taken = nullptr;
+    ~AtEnd() {
+      if (taken != nullptr)
+        taken->push_back(Nodes::take());
+    }
+  };
+  constexpr std::size_t k_threads = 300;
+  const std::size_t before = Nodes::made();
+  std::vector<Node*> taken;
+  for (std::size_t i = 0; i < k_threads; ++i) {
+    std::thread([&] {
+      static thread_local AtEnd at_end;  // goes after the magazine, which is asked for later
+      at_end.taken = &taken;
+      Nodes::give(Nodes::take());
+    }).join();
+  }
+  REQUIRE(taken.size() == k_threads);
+  CHECK(Nodes::made() <= before + k_threads + 64);
+  for (Node* node : taken)
+    Nodes::give(node);
+}
+
 TEST_CASE("T45: pushing threads come and go: the engine makes no more task nodes than are alive") {
   using Tasks = detail::NodePool<detail::TaskNode, &detail::TaskNode::next>;
   Engine engine({.workers = 2});

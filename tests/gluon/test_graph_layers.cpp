@@ -114,6 +114,22 @@ TEST_CASE("what was imported is written with the layers that it had", "[gluon][e
                                                                                    "1=Activation"});
 }
 
+TEST_CASE("a network from a file that names no layers is one layer where it is written again", "[gluon][export]") {
+  const TemporaryFolder folder;
+  network().export_to(folder / "net", {ones({3, 5})});
+  std::string text = text_of(folder / "net.json");
+  const std::size_t begin = text.find("\"layers\""), end = text.find("\"inputs\"", begin);
+  REQUIRE(end != std::string::npos);
+  text = changed(text, text.substr(begin, end - begin), "");
+  std::ofstream(folder / "net.json", std::ios::binary) << text;
+  gluon::nn::Sequential outer;
+  outer.add(SymbolBlock::imports(folder / "net.json"));
+  outer.export_to(folder / "outer", {ones({3, 5})});
+  CHECK(
+      names_and_types(SymbolBlock::imports(folder / "outer.json").layers()) ==
+      std::vector<std::string>{"=Sequential", "0=SymbolBlock"});
+}
+
 TEST_CASE("options of every kind go through a file", "[gluon][export]") {
   const double infinite = std::numeric_limits<double>::infinity();
   const std::vector<NamedValue> options{
@@ -135,6 +151,10 @@ TEST_CASE("options of every kind go through a file", "[gluon][export]") {
   CHECK(back.layers[1].name == "a");
   CHECK(back.layers[1].options.empty());
   CHECK(to_json(back) == text);
+  // Layers and outputs may be called as an input is.
+  graph::GraphFile alike = file_of({{"", "T", {}}, {"x", "T", {}}});
+  alike.outputs = {"x"};
+  CHECK(to_json(graph::from_json(to_json(alike), "a file")) == to_json(alike));
   const graph::GraphFile odd = graph::from_json(to_json(file_of({{"", "T", {{"x", NAN}}}})), "a file");
   CHECK(std::isnan(std::get<double>(odd.layers[0].options[0].value)));
   CHECK_THROWS_AS(to_json(file_of({{"", "T", {{"x", std::string("\xff")}}}})), ValueError);

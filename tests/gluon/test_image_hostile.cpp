@@ -1,3 +1,5 @@
+#include <csignal>
+#include <fcntl.h>
 #include <fstream>
 #include <random>
 #include <sys/socket.h>
@@ -99,6 +101,8 @@ Bytes with_size(Bytes png, std::uint32_t width, std::uint32_t height) {
   return png;
 }
 
+int leased = -1;
+
 // Where the two bytes of a JPEG's height stand: behind SOF0 or SOF2, length and precision.
 std::size_t place_of_height(const Bytes& jpeg) {
   for (std::size_t i = 0; i + 9 < jpeg.size(); ++i) {
@@ -152,6 +156,29 @@ TEST_CASE("an image file cut short anywhere is a FileError", "[gluon][image]") {
   check_complaint({'G', 'I', 'F', '8', '9', 'a'}, "neither JPEG nor PNG");
 }
 
+TEST_CASE("a file on which somebody has a lease is read when the lease has ended", "[gluon][image]") {
+  const TemporaryFolder folder;
+  std::ofstream(folder / "seven.png") << "7 bytes";
+  leased = ::open((folder / "seven.png").c_str(), O_RDONLY | O_CLOEXEC);
+  REQUIRE(leased >= 0);
+  struct sigaction asked = {}, before = {};
+  asked.sa_handler = [](int) { ::fcntl(leased, F_SETLEASE, F_UNLCK); };  // without SA_RESTART: open() ends with EINTR
+  REQUIRE(sigaction(SIGIO, &asked, &before) == 0);
+  const bool has_leases = ::fcntl(leased, F_SETLEASE, F_WRLCK) == 0;
+  const auto put_back = [&] {
+    ::close(leased);
+    sigaction(SIGIO, &before, nullptr);
+  };
+  if (!has_leases) {
+    put_back();
+    SLUICE_SKIP("files here have no leases");
+  }
+  Bytes seven;
+  CHECK_NOTHROW(seven = image::read_encoded(folder / "seven.png", 7));
+  put_back();
+  CHECK(std::string(seven.begin(), seven.end()) == "7 bytes");
+}
+
 TEST_CASE("what is no file of bytes is said so, and nobody waits for a pipe's other end", "[gluon][image]") {
   const TemporaryFolder folder;
   const auto refused = [](const std::filesystem::path& path, std::size_t most = 1 << 10) {
@@ -167,7 +194,8 @@ TEST_CASE("what is no file of bytes is said so, and nobody waits for a pipe's ot
   CHECK(refused(folder.path()) == "it is not a regular file");
   REQUIRE(mkfifo((folder / "pipe.png").c_str(), 0600) == 0);
   CHECK(refused(folder / "pipe.png") == "it is not a regular file");
-  sockaddr_un address{.sun_family = AF_UNIX};
+  sockaddr_un address = {};
+  address.sun_family = AF_UNIX;
   const std::string name = (folder / "s.png").string();
   REQUIRE(name.size() < sizeof address.sun_path);
   name.copy(address.sun_path, name.size());
@@ -182,6 +210,9 @@ TEST_CASE("what is no file of bytes is said so, and nobody waits for a pipe's ot
   CHECK(refused(folder / "seven.png", 6) == "7 bytes are more than the limit of 6");
   const Bytes seven = image::read_encoded(folder / "seven.png", 7);
   CHECK(std::string(seven.begin(), seven.end()) == "7 bytes");
+  // The kernel gives a page for the size of a text of its own.
+  if (const std::filesystem::path text = "/sys/kernel/uevent_seqnum"; std::filesystem::exists(text))
+    CHECK_THAT(refused(text, 1 << 20), contains(" bytes: it is being written"));
   std::ofstream(folder / "none.png").flush();
   CHECK(image::read_encoded(folder / "none.png", 0).empty());
   const auto lowest_free = [] {

@@ -260,6 +260,7 @@ TEST_CASE("Options that are an LSTM's alone, and sizes and bounds out of order, 
   CHECK_THROWS_AS(rnn::RNN(4, {.state_clip_min = 0, .state_clip_max = 1}), ValueError);
   CHECK_THROWS_AS(rnn::LSTM(4, {.projection_size = 5}), ValueError);
   CHECK_THROWS_AS(rnn::LSTM(4, {.projection_size = -1}), ValueError);
+  CHECK_THROWS_AS(rnn::GRU(4, {.state_clip_nan = true}), ValueError);
   CHECK_THROWS_AS(rnn::LSTM(4, {.state_clip_min = 0}), ValueError);
   CHECK_THROWS_AS(rnn::LSTM(4, {.state_clip_min = 1, .state_clip_max = 0}), ValueError);
   CHECK_THROWS_AS(rnn::LSTMPCell(4, 5), ValueError);

@@ -86,6 +86,8 @@ TEST_CASE("Layers of tiles take arrays without elements, by hand and as graphs",
   gives(volumes, {3, 0, 1, 2, 3}, {3, 0, 2, 4, 6});
   constexpr std::int64_t k_large = std::int64_t{1} << 32;
   CHECK_THROWS_AS(nn::PixelShuffle3D({k_large, k_large, 1}), ShapeError);
+  CHECK_THROWS_AS(nn::PixelShuffle1D(k_large)(zeros({1, 0, k_large})), ShapeError);
+  CHECK_THROWS_AS(nn::PixelShuffle3D({k_large, 1, 1})(zeros({1, 0, k_large, 1, 1})), ShapeError);
 }
 
 TEST_CASE("Who writes what a layer of tiles gave leaves its input as it was", "[gluon][layers]") {
