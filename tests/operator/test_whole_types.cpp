@@ -73,7 +73,7 @@ struct Given {
   std::vector<NDArray> whole, wide;  // the same numbers, of a whole type in a layout, and of the reference's densely
 };
 
-Given drawn(const DifferentiableCase& c, DType dtype, Layout layout, Numbers numbers) {
+Given drawn(const DifferentiableCase& c, DType dtype, Layout layout, Numbers numbers, Device device = cpu()) {
   Given given;
   const auto [low, high] = range_of(c, dtype, numbers);
   for (std::size_t i = 0; i < c.shapes.size(); ++i) {
@@ -82,7 +82,7 @@ Given drawn(const DifferentiableCase& c, DType dtype, Layout layout, Numbers num
     for (double& value : values)
       value = std::floor(value + 0.5);
     const NDArray whole = from_values(values.data(), float64, base.size(), base, {.dtype = dtype});
-    given.whole.push_back(view_of(layout, whole, c.shapes[i]));
+    given.whole.push_back(view_of(layout, whole.to(device), c.shapes[i]));
     const NDArray wide =
         from_values(values.data(), float64, base.size(), base, {.dtype = reference_of(dtype, numbers)});
     given.wide.push_back(view_of(layout, wide, c.shapes[i]).copy());
@@ -99,13 +99,14 @@ NDArray run(const DifferentiableCase& c, const std::vector<NDArray>& given) {
 
 // Empty if all layouts give what the reference gives, or if the type is refused where arrays are dense. Floating
 // results of large numbers are not asked for: their formulas are float32's.
-std::string whole_differences(const DifferentiableCase& c, DType dtype, Numbers numbers, int& ran) {
+std::string whole_differences(
+    const DifferentiableCase& c, DType dtype, Numbers numbers, int& ran, Device device = cpu()) {
   for (const auto& [layout, name] : k_layouts) {
     try {
       if (numbers == Numbers::large && is_floating(run(c, drawn(c, dtype, layout, Numbers::small).whole).dtype()))
         return {};
-      const Given given = drawn(c, dtype, layout, numbers);
-      const NDArray got = run(c, given.whole);
+      const Given given = drawn(c, dtype, layout, numbers, device);
+      const NDArray got = run(c, given.whole).to(cpu());
       ++ran;
       const std::string found = whole_differences(got, run(c, given.wide), c.noise);
       if (!found.empty())
@@ -121,9 +122,8 @@ std::string whole_differences(const DifferentiableCase& c, DType dtype, Numbers 
   return {};
 }
 
-}  // namespace
-
-TEST_CASE("Differentiable operators take whole numbers in all layouts", "[whole]") {
+// How many ran.
+int check_whole(Device device) {
   int ran = 0;
   for (const DifferentiableCase& c : every_differentiable_case()) {
     if (c.in_float32)  // attention in half types: its results are rounded on the way
@@ -134,10 +134,21 @@ TEST_CASE("Differentiable operators take whole numbers in all layouts", "[whole]
       for (const Numbers numbers : {Numbers::small, Numbers::large}) {
         if (c.name == "sum of products" && numbers == Numbers::large)  // of products that wrapped around
           continue;
-        CAPTURE(c.name, c.shapes, dtype, static_cast<int>(numbers));
-        CHECK(whole_differences(c, dtype, numbers, ran) == "");
+        CAPTURE(c.name, c.shapes, dtype, static_cast<int>(numbers), device);
+        CHECK(whole_differences(c, dtype, numbers, ran, device) == "");
       }
     }
   }
-  CHECK(ran > 5000);
+  return ran;
+}
+
+}  // namespace
+
+TEST_CASE("Differentiable operators take whole numbers in all layouts", "[whole]") {
+  CHECK(check_whole(cpu()) > 5000);
+}
+
+TEST_CASE("Differentiable operators take whole numbers in all layouts on a GPU", "[whole][gpu][hardware]") {
+  SLUICE_NEEDS_GPUS(1);
+  CHECK(check_whole(gpu()) > 5000);
 }

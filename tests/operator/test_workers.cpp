@@ -150,7 +150,46 @@ class Crews {
   Engine one_{{.workers = 1}}, two_{{.workers = 2}}, four_{{.workers = 4}};
 };
 
+/// Empty if results on a GPU are those of the CPU but for 0.001 of the largest element: sums of so many are rounded
+/// otherwise, and what a kernel leaves out or takes twice is more.
+std::string gpu_differences(const DifferentiableCase& c, bool twice) {
+  const auto run = [&](Device device) {
+    random::seed(7);
+    return results_of(c, inputs_of(c, float32, device), twice);
+  };
+  const Arrays want = run(cpu()), got = run(gpu());
+  if (want.size() != got.size())
+    return message(got.size(), " arrays, expected ", want.size());
+  for (std::size_t i = 0; i < want.size(); ++i) {
+    double most = 0;
+    for (const double value : want[i].to_vector<double>())
+      most = std::isfinite(value) ? std::max(most, std::abs(value)) : most;
+    const double error = 1e-3 * c.noise;
+    if (const std::string found = test::differences(got[i].to(cpu()), want[i], {error, error * most}); !found.empty())
+      return message("array ", i, ": ", found);
+  }
+  return {};
+}
+
 }  // namespace
+
+TEST_CASE(
+    "Every operator and its gradients give of large arrays on a GPU what they give on the CPU", "[gpu][hardware]") {
+  SLUICE_NEEDS_GPUS(1);
+  int count = 0;
+  for (const DifferentiableCase& c : every_differentiable_case()) {
+    for (const Large& large : grown(c)) {
+      CAPTURE(c.name, large.shapes);
+      ++count;
+      try {
+        CHECK(gpu_differences(of_shapes(c, large.shapes), large.all) == "");
+      } catch (const Error& error) {
+        FAIL_CHECK(error.what());
+      }
+    }
+  }
+  CHECK(count > 500);
+}
 
 TEST_CASE("Every operator and its gradients have the same bits with 1, 2 and 4 workers", "[workers]") {
   Crews crews;
