@@ -48,6 +48,22 @@ __device__ void join_warps(const Group& group, int n, const C (&gamma)[P][V], co
   }
 }
 
+// Of rows that whole blocks take each column is one thread's.
+template <int V, int P, class C>
+__device__ void write_own(const Group& group, int n, const C (&gamma)[P][V], const C (&beta)[P][V], C* to, bool both) {
+#pragma unroll
+  for (int p = 0; p < P; ++p) {
+#pragma unroll
+    for (int j = 0; j < V; ++j) {
+      if (const int column = (group.lane + p * k_group_block) * V + j; column < n) {
+        to[column] = gamma[p][j];
+        if (both)
+          to[n + column] = beta[p][j];
+      }
+    }
+  }
+}
+
 // Blocks a multiprocessor has room for, of threads that keep sums for so many elements of a row.
 constexpr int blocks_beside(int kept) {
   return kept <= 8 ? 4 : kept <= 16 ? 3 : 2;
@@ -141,17 +157,7 @@ __global__ void __launch_bounds__(k_group_block, blocks_beside(P* V)) norm_backw
   if constexpr (W == k_warp) {
     join_warps<V, P>(group, n, gamma, beta, to, partial.beta);
   } else {
-#pragma unroll
-    for (int p = 0; p < P; ++p) {
-#pragma unroll
-      for (int j = 0; j < V; ++j) {
-        if (const int column = (group.lane + p * W) * V + j; column < n) {
-          to[column] = gamma[p][j];
-          if (partial.beta)
-            to[n + column] = beta[p][j];
-        }
-      }
-    }
+    write_own<V, P>(group, n, gamma, beta, to, partial.beta);
   }
 }
 
