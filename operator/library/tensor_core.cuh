@@ -36,6 +36,17 @@ __device__ unsigned char* shared_room() {
   return room;
 }
 
+/// Whether blocks of a GPU can have so many bytes of shared memory, those that a kernel declares among them.
+inline bool has_shared(int gpu, int bytes) {
+  constexpr int k_everywhere = 48 << 10;
+  if (bytes <= k_everywhere)
+    return true;
+  int most = 0;
+  cuda::cuda_check(
+      cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, gpu), "cudaDeviceGetAttribute");
+  return bytes <= most;
+}
+
 /// Lets launches of a kernel on a GPU ask for so many bytes of shared memory; beyond 48 KiB it has to be said before.
 template <auto kernel, int bytes>
 void allow_shared(int gpu) {

@@ -48,10 +48,9 @@ __device__ void join_warps(const Group& group, int n, const C (&gamma)[P][V], co
   }
 }
 
-// Of a block's only group: what each thread has.
+// Of rows that whole blocks take each column is one thread's.
 template <int V, int P, class C>
-__device__ void write_columns(
-    const Group& group, int n, const C (&gamma)[P][V], const C (&beta)[P][V], C* to, bool both) {
+__device__ void write_own(const Group& group, int n, const C (&gamma)[P][V], const C (&beta)[P][V], C* to, bool both) {
 #pragma unroll
   for (int p = 0; p < P; ++p) {
 #pragma unroll
@@ -155,10 +154,11 @@ __global__ void __launch_bounds__(k_group_block, blocks_beside(P* V)) norm_backw
     }
   }
   C* const to = partial.of_block(n);
-  if constexpr (W == k_warp)
+  if constexpr (W == k_warp) {
     join_warps<V, P>(group, n, gamma, beta, to, partial.beta);
-  else
-    write_columns<V, P>(group, n, gamma, beta, to, partial.beta);
+  } else {
+    write_own<V, P>(group, n, gamma, beta, to, partial.beta);
+  }
 }
 
 // Column sums of `blocks` rows of n numbers, `stride` apart: 32 columns a block, 8 threads for each.
@@ -198,18 +198,23 @@ std::int64_t blocks_for_sums(const Rows& rows, int beside) {
   return std::clamp<std::int64_t>(rows.count / (groups * k_rows), 1, k_multiprocessors * beside);
 }
 
+// False, and nothing done, where a GPU's blocks have less shared memory (those of capability 7.5: 64 KiB).
 template <int V, int P, int W, class T>
-void launch_ahead(
+bool launch_ahead(
     const NormBackward& norm,
     const Rows& rows,
     const ParameterSums<Compute<T>>& partial,
     std::int64_t blocks,
     const Queue& queue) {
   constexpr int k_bytes = RowsAhead<V, P, W, T>::k_bytes;
+  constexpr int k_joined = W == k_warp ? 2 * P * V * k_warp * static_cast<int>(sizeof(Compute<T>)) : 1024;
+  if (!has_shared(queue.device().index, k_bytes + k_joined))
+    return false;
   allow_shared<norm_backward_ahead<V, P, W, T>, k_bytes>(queue.device().index);
   norm_backward_ahead<V, P, W, T><<<static_cast<unsigned>(blocks), k_group_block, k_bytes, stream_of(queue)>>>(
       NormBackwardRow<T, NormParametersAre::vectors>(norm), rows, partial);
   check_launch("layer_norm_backward");
+  return true;
 }
 
 template <class T>
@@ -229,16 +234,13 @@ bool launch(const NormBackward& norm, const Queue& queue) {
   const ParameterSums<C> partial{workspace.as<C>(), beta};
   const auto run = [&]<int W>() {
     if (kept == 1)
-      launch_ahead<V, 1, W, T>(norm, rows, partial, blocks, queue);
-    else if (kept == 2)
-      launch_ahead<V, 2, W, T>(norm, rows, partial, blocks, queue);
-    else
-      launch_ahead<V, k_most_kept, W, T>(norm, rows, partial, blocks, queue);
+      return launch_ahead<V, 1, W, T>(norm, rows, partial, blocks, queue);
+    if (kept == 2)
+      return launch_ahead<V, 2, W, T>(norm, rows, partial, blocks, queue);
+    return launch_ahead<V, k_most_kept, W, T>(norm, rows, partial, blocks, queue);
   };
-  if (rows.width == k_warp)
-    run.template operator()<k_warp>();
-  else
-    run.template operator()<k_group_block>();
+  if (!(rows.width == k_warp ? run.template operator()<k_warp>() : run.template operator()<k_group_block>()))
+    return false;
   const cudaStream_t stream = stream_of(queue);
   const dim3 grid(static_cast<unsigned>((rows.n + k_warp - 1) / k_warp), beta ? 2 : 1);
   join_blocks<<<grid, k_group_block, 0, stream>>>(partial.at, blocks, stride, rows.n, norm.gamma_grad, norm.beta_grad);

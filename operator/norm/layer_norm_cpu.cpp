@@ -27,7 +27,7 @@ class Forward {
         mean_(static_cast<C*>(norm.mean)),
         inv_std_(static_cast<C*>(norm.inv_std)),
         gamma_(norm.gamma, norm.rows.parameters(), C{1}),
-        beta_(norm.beta, norm.rows.parameters(), C{0}),
+        beta_(norm.beta, norm.rows.parameters(), -C{0}),  // what it is added to stays, -0 too
         shifts_(norm.beta.data != nullptr),
         stream_(vectors_.rows != nullptr && norm_streams(y_, rows_)) {}
 

@@ -66,7 +66,8 @@ TEST_CASE("layer_norm and rms_norm on a GPU agree with the CPU, gradients too", 
       {4, 12, 33},
       {2, 16384},
       {1, 16400},
-      {1000, 16}};
+      {1000, 16},
+      {24, 1032}};  // several blocks of rows of a block each
   for (const DType dtype : floating_dtypes()) {
     for (const DType parameters : {dtype, dtype == float64 ? float64 : float32}) {
       for (const Shape& shape : shapes) {
@@ -191,6 +192,7 @@ TEST_CASE(
       {{5, 4, 2}, 4},
       {{40, 4, 8}, 2},
       {{2, 6}, 2},
+      {{3, 32}, 2},  // vectors of parameters that each group has of its own
       {{4, 3}, 3},
       {{1, 1, 1}, 1},
       {{1, 4, 3000}, 2},
@@ -211,6 +213,18 @@ TEST_CASE(
           CHECK(device_differences(l2, {inputs[0]}, dy, 10) == "");
         }
       }
+    }
+  }
+}
+
+TEST_CASE("Zeros keep their sign in norms that add nothing", "[layer_norm][gpu]") {
+  SLUICE_NEEDS_GPUS(1);
+  for (const Device device : {cpu(), gpu()}) {
+    for (const std::int64_t n : {8, 7, 9000}) {
+      CAPTURE(device, n);
+      const NDArray x = concat({full({2, n - 1}, -0.0), ones({2, 1})}, 1).to(device);
+      for (const NDArray& y : {l2_normalization(x), rms_norm(x, ones({n}, {.device = device}))})
+        CHECK(signbit(y).to_vector<bool>() == signbit(x).to_vector<bool>());
     }
   }
 }

@@ -111,6 +111,10 @@ void ignore_event_waits(bool ignored) {
   ask([&](World& all, Lock&) { return all.waits_ignored = ignored; });
 }
 
+void set_shared_memory(int bytes) {
+  ask([&](World& all, Lock&) { return all.shared_memory = bytes; });
+}
+
 void lose_device(int device, cudaError_t error) {
   ask([&](World& all, Lock&) {
     all.lose(device, error);

@@ -80,6 +80,10 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int dev
   };
   return call("cudaDeviceGetAttribute", [&](World& all, Lock&) {
     all.check_device(device);
+    if (attribute == cudaDevAttrMaxSharedMemoryPerBlockOptin) {
+      *value = all.shared_memory;
+      return cudaSuccess;
+    }
     for (const auto& [known, answer] : k_attributes) {
       if (known == attribute) {
         *value = answer;

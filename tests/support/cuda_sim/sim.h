@@ -72,6 +72,8 @@ void keep_failing(const std::string& name, cudaError_t error = cudaErrorUnknown)
 std::string failed_call();
 /// cudaStreamWaitEvent reports success and does nothing.
 void ignore_event_waits(bool ignored);
+/// What a block has of shared memory at most, on every device.
+void set_shared_memory(int bytes);
 /// Every call on that device fails with `error` from now on; what is queued there does not run.
 void lose_device(int device, cudaError_t error = cudaErrorIllegalAddress);
 

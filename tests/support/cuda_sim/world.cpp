@@ -154,6 +154,7 @@ void World::forget(
   failing.clear();
   fail_in = blocking = most_at_once = 0;
   waits_ignored = false;
+  shared_memory = k_shared_memory;
 }
 
 }  // namespace sluice::test::sim

@@ -165,6 +165,8 @@ class World {
   cudaError_t failing_with = cudaSuccess;
   std::string failed;
   bool waits_ignored = false;
+  static constexpr int k_shared_memory = 227 << 10;
+  int shared_memory = k_shared_memory;  // of a block
   std::vector<std::string> violations;
   int most_at_once = 0;
 
