@@ -1,5 +1,5 @@
 // Scans along the last axis of a CPU, which go on in several rows or pieces by turns: rows and pieces that do not come
-// out even, against one loop a row.
+// out even, against one loop a row. Extremes backwards.
 #include <cstdint>
 #include <vector>
 
@@ -74,5 +74,25 @@ TEST_CASE("Pieces that are scanned by turns come to the whole, the last one shor
       }
     }
     engine.wait_all();
+  }
+}
+
+TEST_CASE("cummax and cummin by name go backwards, on a GPU in vectors too", "[operator][scan][gpu]") {
+  SLUICE_NEEDS_GPUS(1);
+  for (const char* const name : {"cummax", "cummin"}) {
+    const Operator& op = *find_operator(name);
+    const Attributes onward = parse_attributes(op, "axis=1"), back = parse_attributes(op, "axis=1, reverse=true");
+    for (const DType dtype : {float32, float16, float64, int32}) {
+      for (const std::int64_t n : {15, 48, 129, 1024, 33000}) {
+        const NDArray x = floor(test::random_array({2, n}, 5, -3, 3)).astype(dtype);
+        const Arrays turned = invoke(op, std::vector{flip(x, {1})}, onward, {});
+        for (const Device device : {cpu(), gpu()}) {
+          CAPTURE(name, dtype, n, device);
+          const Arrays got = invoke(op, std::vector{x.to(device)}, back, {});
+          CHECK(test::differences(got[0].to(cpu()), flip(turned[0], {1}), {0, 0}) == "");
+          CHECK(test::differences(got[1].to(cpu()), (n - 1) - flip(turned[1], {1}), {0, 0}) == "");
+        }
+      }
+    }
   }
 }
