@@ -106,13 +106,20 @@ NDArray Optimizer::rescaled_numbers(const Step& step) {
 // memory: afterwards nothing may fail.
 NDArray Optimizer::counted_by(const Step& step) {
   const SourceLocation site = step.site;
-  const NDArray places = places_of(step);
   const NDArray taken = step.guard.defined() ? step.guard.slice(0, 2, 3, 1, site)
                                              : ones({1}, {.dtype = float64, .device = taken_.counts.device()}, site);
-  if (!places.defined())
+  if (are_named(taken_.names, step.parameters))
     return taken;
-  const NDArray none = zeros(taken_.counts.shape(), {.dtype = float64, .device = taken_.counts.device()}, site);
-  return index_add(none, {places}, taken.broadcast_to(places.shape(), site), 0, IndexMode::raise, site);
+  std::vector<double> chosen(taken_.names.size(), 0);
+  for (const auto& [name, parameter] : step.parameters)
+    chosen[static_cast<std::size_t>(std::find(taken_.names.begin(), taken_.names.end(), name) - taken_.names.begin())] =
+        1;
+  const auto made = [&] {
+    const CallSinkScope nobody(nullptr);
+    return array(chosen, {std::ssize(chosen)}, taken_.counts.device(), site);
+  };
+  // By no operator that asks for memory when it runs: its lack would fail the counts alone.
+  return multiply(made(), taken, site);
 }
 
 }  // namespace sluice::gluon::optimizer
