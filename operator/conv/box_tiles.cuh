@@ -20,7 +20,7 @@ inline constexpr int k_box_threads = k_box_multipliers + 32;
 
 template <class T>
 struct BoxConvolution {
-  const T *weight, *residual;
+  const T *weight, *residual, *bias;
   T* y;
   const float *scale, *shift;
   bool relu;
@@ -222,6 +222,7 @@ struct BoxFinish {
       float scale[8], shift[8];
       get(scale, p.scale, 1.0F, i);
       get(shift, p.shift, -0.0F, i);  // what adds nothing to any number
+      get_bias(shift, i);
       float whole[8];
       whole_product<false>(sums + 16 * i, whole);
       write(whole, scale, shift, i, 0);
@@ -242,6 +243,15 @@ struct BoxFinish {
       eight[4 * half + 2] = four.z;
       eight[4 * half + 3] = four.w;
     }
+  }
+
+  __device__ void get_bias(float (&eight)[8], int group) const {
+    if (p.bias == nullptr || output + 32 * group >= p.outputs)
+      return;
+    const Eight narrow = *reinterpret_cast<const Eight*>(p.bias + output + 32 * group);
+#pragma unroll
+    for (int j = 0; j < 8; ++j)
+      eight[j] = static_cast<float>(narrow.at[j]);
   }
 
   __device__ void write(

@@ -70,6 +70,7 @@ BoxConvolution<T> boxed(
   BoxConvolution<T> p{
       .weight = static_cast<const T*>(data.weight),
       .residual = static_cast<const T*>(then.residual),
+      .bias = static_cast<const T*>(then.bias),
       .y = static_cast<T*>(data.y),
       .scale = static_cast<const float*>(then.scale),
       .shift = static_cast<const float*>(then.shift),
@@ -149,7 +150,7 @@ bool convolution_by_boxes(
     return false;
   if (tiles_of(g, k_narrow) < k_least_tiles || g.inputs < k_of_line / 2 || !fits_boxes(g))
     return false;
-  if (!is_aligned(then.scale) || !is_aligned(then.shift))
+  if (!is_aligned(then.scale) || !is_aligned(then.shift) || !is_aligned(then.bias))
     return false;
   return g.dtype == DType::float16 ? by_type<Half>(queue, g, data, then) : by_type<BFloat16>(queue, g, data, then);
 }

@@ -9,6 +9,7 @@
 #include <sluice/operator/conv/fused.h>
 #include <sluice/operator/conv/plan_cuda.h>
 #include <sluice/operator/conv/shallow.h>
+#include <sluice/operator/conv/tensor_tiles.h>
 #include <sluice/operator/library/launch.cuh>
 #include <sluice/operator/library/shared_library.h>
 
@@ -75,6 +76,24 @@ void run_pass(const KernelCall& call, ConvolutionPass pass, const ConvolutionGeo
   run_pass(call.queue, pass, g, order_in(call), d);
 }
 
+// In one kernel of ours with what follows it, rounded once; false, and nothing done, where none takes it. Measured on
+// an H200, 256 images: half types take 0.45 to 0.96 of cuDNN's best and a pass behind it. In TF32 cuDNN's kernels with
+// an epilogue take 0.9 to 1.4 of that, so that floats get the pass.
+bool with_epilogue(
+    const KernelCall& call, const ConvolutionGeometry& g, const ConvolutionData& data, const ChannelEpilogue& then) {
+  const MemoryOrder order = order_in(call);
+  if (g.x_shape().size() == 0 || g.weight_shape().size() == 0 || g.y_shape().size() == 0)
+    return false;
+  if (is_first_layer(call.queue, ConvolutionPass::forward, g, order, data.y)) {
+    first_layer_forward_gpu(call.queue, g, data, then);
+    return true;
+  }
+  if (!is_tiled(call.queue, g, order, data, then))
+    return false;
+  convolution_by_tiles(call.queue, g, data, then);
+  return true;
+}
+
 }  // namespace
 
 void convolution_sums_gpu(
@@ -89,6 +108,8 @@ void convolution_gpu(const KernelCall& call) {
   const ConvolutionData data{call.inputs[0].data, call.inputs[1].data, call.outputs[0].data, bias};
   if (is_shallow(g, ConvolutionPass::forward))
     return shallow_forward_gpu(call.queue, g, order_in(call), data, relu);
+  if ((bias != nullptr || relu) && with_epilogue(call, g, data, {.relu = relu, .bias = bias}))
+    return;
   run_pass(call, ConvolutionPass::forward, g, data);
   if ((bias != nullptr || relu) && g.y_shape().size() > 0)
     channel_add_gpu(call.queue, channels_of(g, order_in(call)), call.outputs[0].data, bias, relu);

@@ -20,9 +20,9 @@ constexpr int k_behind_room = 2 * k_first_channels * static_cast<int>(sizeof(flo
 template <class T>
 struct FirstForward {
   FirstLayer<T> layer;
-  const T* weight;
+  const T *weight, *bias;
   T* y;
-  const float *scale, *shift;  // either may be null
+  const float *scale, *shift;  // each may be null, bias too
   bool relu;
 };
 
@@ -150,7 +150,7 @@ __device__ void finish(
     std::int32_t end) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
   unsigned char* const lines = all_lines + static_cast<int>(threadIdx.x) / 32 * (k_warp_outputs * k_line);
-  const bool scaled = p.scale != nullptr || p.shift != nullptr;
+  const bool scaled = p.scale != nullptr || p.shift != nullptr || p.bias != nullptr;
 #pragma unroll
   for (int j = 0; j < k_sums; j += 4) {
     const int channel = 2 * j + lane % 4 * 2;
@@ -200,7 +200,10 @@ __device__ void take_behind(const FirstForward<T>& p, float* to) {
     return;
   const bool real = channel < p.layer.outputs;
   to[channel] = real && p.scale != nullptr ? p.scale[channel] : 1.0F;
-  to[k_first_channels + channel] = real && p.shift != nullptr ? p.shift[channel] : -0.0F;
+  float shift = real && p.shift != nullptr ? p.shift[channel] : -0.0F;
+  if (real && p.bias != nullptr)
+    shift = static_cast<float>(p.bias[channel]);
+  to[k_first_channels + channel] = shift;
 }
 #endif
 
@@ -241,6 +244,7 @@ void forward(
   const FirstForward<T> p{
       .layer = first_layer<T>(g, data.x),
       .weight = static_cast<const T*>(data.weight),
+      .bias = static_cast<const T*>(then.bias),
       .y = static_cast<T*>(data.y),
       .scale = static_cast<const float*>(then.scale),
       .shift = static_cast<const float*>(then.shift),

@@ -18,7 +18,7 @@ namespace sluice::detail {
 /// A convolution in whole pieces of 16 bytes: channels are last everywhere, their number is one of whole pieces.
 template <class T>
 struct TiledConvolution {
-  const T *x, *weight, *residual;
+  const T *x, *weight, *residual, *bias;
   T* y;
   const float *scale, *shift;
   bool relu;
@@ -249,6 +249,8 @@ __device__ void finish_tile(
   for (int j = 0; j < V; ++j) {
     scale[j] = p.scale == nullptr ? 1.0F : p.scale[output + j];
     shift[j] = p.shift == nullptr ? -0.0F : p.shift[output + j];  // what adds nothing to any number
+    if (p.bias != nullptr)
+      shift[j] = static_cast<float>(p.bias[output + j]);
   }
 #pragma unroll 4
   for (int row = begin + static_cast<int>(threadIdx.x) / across; row < begin + rows; row += Shape::k_threads / across) {

@@ -136,6 +136,7 @@ TiledConvolution<T> tiled(
       .x = static_cast<const T*>(data.x),
       .weight = static_cast<const T*>(data.weight),
       .residual = static_cast<const T*>(then.residual),
+      .bias = static_cast<const T*>(then.bias),
       .y = static_cast<T*>(data.y),
       .scale = static_cast<const float*>(then.scale),
       .shift = static_cast<const float*>(then.shift),

@@ -31,12 +31,13 @@ void channel_add_cpu(const ChannelView& view, void* y, const void* bias, bool re
 void channel_add_gpu(const Queue& queue, const ChannelView& view, void* y, const void* bias, bool relu);
 
 /// What comes behind sums of channels. Null: nothing. scale and shift are a number a channel, float of all types but
-/// float64; residual lies as y does.
+/// float64; bias is one of y's own type, in shift's place; residual lies as y does.
 struct ChannelEpilogue {
   const void* scale = nullptr;
   const void* shift = nullptr;
   const void* residual = nullptr;
   bool relu = false;
+  const void* bias = nullptr;  // of half types by kernels of ours alone
 
   bool empty() const noexcept { return scale == nullptr && shift == nullptr && residual == nullptr && !relu; }
 };

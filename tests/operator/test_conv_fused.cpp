@@ -245,6 +245,11 @@ TEST_CASE("On a GPU the sum of a half type is rounded once", "[conv][fused][gpu]
   w.slice(1, 1, 2).assign(1);
   const ConvolutionEpilogue then{.residual = full({1, 8, 4, 4}, -2048, {.dtype = float16}).to(gpu())};
   CHECK(max(convolution_fused(x, w.to(gpu()), then)).to(cpu()).astype(float32).item<float>() == 1);
+  const NDArray bias = full({8}, -2048, {.dtype = float16}).to(gpu());
+  for (const char* activation : {"", "relu"})
+    CHECK(
+        max(convolution(x, w.to(gpu()), bias, {.activation = activation})).to(cpu()).astype(float32).item<float>() ==
+        1);
 }
 
 TEST_CASE("The gradients of a convolution with what follows it are those of the calls one by one", "[conv][fused]") {

@@ -14,6 +14,23 @@ using namespace sluice::test;
 
 namespace {
 
+// convolution() with a bias and relu, with one of them, and with a bias off 16 bytes.
+void check_biased(const NDArray& x, const NDArray& w, ConvolutionOptions options) {
+  const std::int64_t outputs = w.shape()[0];
+  const NDArray biases = draw({outputs + 1}, 6, x.dtype(), cpu());
+  for (const auto& [begin, activation] : {std::pair{0, "relu"}, {0, ""}, {1, "relu"}, {-1, "relu"}}) {
+    CAPTURE(begin, activation);
+    options.activation = activation;
+    const auto of = [&](Device device, DType dtype) {
+      const NDArray bias = begin < 0 ? NDArray() : biases.to(device).slice(0, begin, begin + outputs).astype(dtype);
+      return convolution(x.to(device).astype(dtype), w.to(device).astype(dtype), bias, options);
+    };
+    CHECK(
+        differences(of(gpu(), x.dtype()).to(cpu()), of(cpu(), float32).astype(float64), sum_tolerance(x.dtype())) ==
+        "");
+  }
+}
+
 // With all that may follow, against the CPU's in float32 of the same numbers.
 void check_tiles(const std::vector<FusedConvolution>& cases, const std::vector<DType>& dtypes = {float16, bfloat16}) {
   for (const FusedConvolution& c : cases) {
@@ -31,6 +48,7 @@ void check_tiles(const std::vector<FusedConvolution>& cases, const std::vector<D
       CHECK(differences(made.to(cpu()), wanted.astype(float64), sum_tolerance(dtype)) == "");
       const NDArray again = convolution_fused(x.to(gpu()), w.to(gpu()), there, options);
       CHECK(differences(again.to(cpu()), made.to(cpu())) == "");
+      check_biased(x, w, options);
     }
   }
 }
@@ -154,6 +172,7 @@ TEST_CASE("Boxes of terms are followed by all, some or nothing of what may follo
       CHECK(differences(made.to(cpu()), wanted.astype(float64), sum_tolerance(float16)) == "");
     }
   }
+  check_biased(x, w, {});
 }
 
 // The driver asks for a context, which a thread has once it has called CUDA's runtime: other kernels give other bits.

@@ -134,7 +134,26 @@ TEST_CASE("an operator that gives another number of results than it says is refu
   CHECK(message_of(op) == "of_one: inference says 2 results, the operator has 1");
   op.kernels = {};
   op.composition = [](std::span<const NDArray>, const Attributes&, SourceLocation) { return Arrays(); };
+  CHECK(message_of(op) == "of_one: inference says 2 results, the operator has 1");
+  op.infer = [](const Operator&, std::span<const ArraySpec> in, const Attributes&) { return Specs{in[0]}; };
   CHECK(message_of(op) == "of_one: its composition made 0 results, the operator has 1");
+}
+
+TEST_CASE("an operator of other operators alone refuses in its own words, before any of them", "[operator][registry]") {
+  Operator op = *make_widened("of_pairs", 1, 0);
+  op.infer = [](const Operator& of, std::span<const ArraySpec> in, const Attributes&) {
+    require<ValueError>(
+        in[0].shape[0] % 2 == 0, [&] { return message(of.name, ": ", in[0].shape[0], " are no pairs"); });
+    return Specs{{{in[0].shape[0] / 2, 2}, in[0].dtype, in[0].device}};
+  };
+  op.kernels = {};
+  op.gradient = nullptr;
+  op.composition = [](std::span<const NDArray> in, const Attributes&, SourceLocation) {
+    return Arrays{in[0].reshape({-1, 2})};
+  };
+  CHECK(invoke_one(op, {array({1.0F, 2.0F})}, {}, {}).shape() == Shape{1, 2});
+  CHECK_THROWS_WITH(
+      invoke_one(op, {array({1.0F, 2.0F, 4.0F})}, {}, {}), Catch::Matchers::Contains("of_pairs: 3 are no pairs"));
 }
 
 TEST_CASE("what an operator's author forgot to keep, and a type that there is not, are said", "[operator][registry]") {
