@@ -20,6 +20,9 @@ namespace {
 constexpr std::size_t k_many = 1024;
 // Below, what the host saw of an event is too coarse to tell how much faster one clock runs than the other.
 constexpr double k_long_ns = 1e8;
+// How long a look at an event may take, in nanoseconds. Until one was seen a trace has no times at all, so that the
+// turns of a few other processes, of some milliseconds each, are waited for.
+constexpr std::int64_t k_short_look = 200'000, k_long_look = 50'000'000;
 
 std::int64_t host_now() noexcept {
   return std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1);
@@ -72,11 +75,12 @@ struct GpuTrace::Clock {
   }
 
   /// A few looks at an event on the idle stream; the shortest tells best. They end soon whatever the GPU does: it may
-  /// be that its queues are full of work that waits for this host.
+  /// be that its queues are full of work that waits for this host, or that another process has its turn.
   std::optional<Moment> sample() const {
+    const std::int64_t patience = first ? k_short_look : k_long_look, begun = host_now();
     std::optional<Moment> best;
     std::int64_t shortest = 0;
-    for (int looks = 0; looks < 3; ++looks) {
+    for (int looks = 0; looks < 3 || (shortest > k_short_look && host_now() - begun < patience); ++looks) {
       const std::int64_t before = host_now();
       cuda_check(cudaEventRecord(probe.get(), stream.get()), "cudaEventRecord");
       std::int64_t after = 0;
@@ -84,7 +88,7 @@ struct GpuTrace::Clock {
         passed = cudaEventQuery(probe.get()) == cudaSuccess;
         cudaGetLastError();
         after = host_now();
-        if (!passed && after - before > 200'000)
+        if (!passed && after - before > patience)
           return best;
       }
       const auto device = between(base, probe);

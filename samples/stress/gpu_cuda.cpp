@@ -59,6 +59,8 @@ Memory Memory::pinned(std::size_t bytes) {
 
 void copy_and_wait(void* to, const void* from, std::size_t bytes) {
   check(cudaMemcpy(to, from, bytes, cudaMemcpyDefault), "cudaMemcpy");
+  // Out of pageable memory it returns when the bytes are staged, before they have arrived.
+  check(cudaStreamSynchronize(cudaStreamLegacy), "cudaStreamSynchronize");
 }
 
 void enqueue_copy(void* stream, void* to, const void* from, std::size_t bytes) {

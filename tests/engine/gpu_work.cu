@@ -197,6 +197,8 @@ void pinned_free(void* memory) noexcept {
 
 void copy_and_wait(void* to, const void* from, std::size_t bytes) {
   check(cudaMemcpy(to, from, bytes, cudaMemcpyDefault), "cudaMemcpy");
+  // Out of pageable memory it returns when the bytes are staged; streams of an engine would begin before they arrive.
+  check(cudaStreamSynchronize(cudaStreamLegacy), "cudaStreamSynchronize");
 }
 
 }  // namespace sluice::test
