@@ -28,7 +28,7 @@ Specs infer_concat(const Operator&, std::span<const ArraySpec> inputs, const Att
   return {spec};
 }
 
-Arrays gradient_concat(const GradientCall& call) {
+Arrays concat_gradient(const GradientCall& call) {
   const int axis = detail::axis_of<ConcatAttributes>(call.attributes);
   Arrays grads(call.wanted.size());
   std::int64_t begin = 0;
@@ -98,7 +98,7 @@ constinit const Operator k_concat = {
     .normalise = normalise_joined<0>,
     .infer = infer_concat,
     .kernels = {on_cpu(detail::concat_cpu), on_gpu(SLUICE_GPU_KERNEL(detail::concat_gpu))},
-    .gradient = gradient_concat,
+    .gradient = concat_gradient,
 };
 
 NDArray concat(std::span<const NDArray> arrays, int axis, SourceLocation site) {

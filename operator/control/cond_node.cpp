@@ -136,7 +136,7 @@ GradientNode make_gradient(
 }
 
 // The same branch once more, with gradients: another cond.
-Arrays gradient_cond(const GradientCall& call) {
+Arrays cond_gradient(const GradientCall& call) {
   const auto& a = call.attributes.as<CondAttributes>();
   const CondParts parts(a, call.inputs.size());
   const std::vector<bool> wanted(call.wanted.begin() + 1, call.wanted.end());
@@ -180,7 +180,7 @@ const Operator k_cond{
     .normalise = normalise_cond,
     .infer = infer_cond,
     .issue = issue_cond,
-    .gradient = gradient_cond,
+    .gradient = cond_gradient,
     .saved_inputs = k_all,
     .strided_inputs = k_all,
     .strided_outputs = true,

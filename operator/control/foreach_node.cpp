@@ -106,7 +106,7 @@ Arrays states_again(const GradientCall& call, const LoopParts& parts) {
   return {begin, begin + static_cast<std::ptrdiff_t>(parts.states)};
 }
 
-Arrays gradient_foreach(const GradientCall& call) {
+Arrays foreach_gradient(const GradientCall& call) {
   const auto& a = call.attributes.as<ForeachAttributes>();
   const LoopParts parts = parts_of(a, call.inputs.size());
   const Arrays again = a.saves ? Arrays{} : states_again(call, parts);
@@ -140,7 +140,7 @@ const Operator k_foreach{
     .normalise = normalise_foreach,
     .infer = infer_foreach,
     .issue = issue_foreach,
-    .gradient = gradient_foreach,
+    .gradient = foreach_gradient,
     .saved_inputs = k_all,
     .saved_outputs = k_all,
     .strided_inputs = k_all,

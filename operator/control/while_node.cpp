@@ -126,7 +126,7 @@ Arrays again(const GradientCall& call, const LoopParts& parts) {
   return {all.begin() + static_cast<std::ptrdiff_t>(parts.stacked), all.end()};
 }
 
-Arrays gradient_while(const GradientCall& call) {
+Arrays while_gradient(const GradientCall& call) {
   const auto& a = call.attributes.as<WhileAttributes>();
   const Parts parts(a, call.inputs.size());
   const std::size_t states = parts.body.states, stacked = parts.body.stacked;
@@ -161,7 +161,7 @@ const Operator k_while_loop{
     .normalise = normalise_while,
     .infer = infer_while,
     .issue = issue_while,
-    .gradient = gradient_while,
+    .gradient = while_gradient,
     .saved_inputs = k_all,
     .saved_outputs = k_all,
     .strided_inputs = k_all,

@@ -4,11 +4,10 @@
 #include <cstdint>
 
 #include <sluice/operator/conv/geometry.h>
+#include <sluice/operator/library/multiprocessors.h>
 #include <sluice/operator/matmul/gemm.h>
 
 namespace sluice::detail {
-
-inline constexpr std::int64_t k_multiprocessors = 132;  // of the GPU on which it was measured which tiles are best
 
 /// As many parts of `each` as hold `extent`.
 constexpr std::int64_t parts_of(std::int64_t extent, std::int64_t each) noexcept {

@@ -47,6 +47,13 @@ inline NDArray difference(const NDArray& a, const NDArray& b) {
   return where(logical_and(a == b, isinf(a)), 0, a - b);
 }
 
+template <class... C>
+NDArray polynomial(const NDArray& x, double highest, double next, C... rest) {
+  NDArray sum = x * highest + next;
+  ((sum = sum * x + rest), ...);
+  return sum;
+}
+
 inline NDArray cos_pi(const NDArray& x) {
   return sin((0.5 - abs(x - round(x / 2) * 2)) * math::k_pi);
 }

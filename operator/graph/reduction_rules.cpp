@@ -2,17 +2,18 @@
 
 #include <sluice/operator/fused/formula.h>
 #include <sluice/operator/graph/detail/reduction_rules.h>
+#include <sluice/operator/library/multiprocessors.h>
 
 namespace sluice::graph {
 
 namespace {
 
+using sluice::detail::k_multiprocessors;
 using sluice::detail::ReduceForm;
 using sluice::detail::ReducePlan;
 using sluice::detail::ReduceWalk;
 
 // Of an H100, roughly: what decides is what is large beside the other.
-constexpr double k_multiprocessors = 132;
 constexpr double k_bytes_a_ns = 3000, k_instructions_a_ns = 28000;  // of all of them
 constexpr double k_launch_ns = 1500;                                // one kernel more in a graph, behind another
 // What is within an estimate's error of the chain alone; the kernel that is spared is worth more.
@@ -83,7 +84,7 @@ ChainWork work_of(const Joining& joining) {
 KernelUse use_of(const ReduceForm& form, const ReducePlan& plan, std::size_t bytes) {
   if (form.walk == ReduceWalk::nothing)
     return {};
-  KernelUse use{.share = std::min<double>(form.blocks, k_multiprocessors) / k_multiprocessors};
+  KernelUse use{.share = std::min<double>(form.blocks, k_multiprocessors) / static_cast<double>(k_multiprocessors)};
   if (form.walk == ReduceWalk::columns) {
     constexpr std::int64_t k_rows = 8;
     const std::int64_t terms = std::min(plan.terms(), form.split.chunk);

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cstdint>
+#include <limits>
 
 #include <sluice/engine/cuda/check.h>
 #include <sluice/operator/conv/tensor_tiles.h>
@@ -215,7 +216,8 @@ void product_gpu(const Queue& queue, const GemmProblem& p, void* row_sums) {
         is_plain(p), [&] { return message("matmul: on a GPU, operands need rows or columns of neighbours"); });
     if (row_sums != nullptr)
       channel_sum_gpu(queue, {p.k, p.m, 1, p.dtype}, p.a.data, row_sums);
-    return run_cublas(queue, p);
+    constexpr std::int64_t k_most_matrices = std::numeric_limits<std::int32_t>::max();  // that cuBLASLt counts
+    return for_each_part_of_batch(p, k_most_matrices, [&](const GemmProblem& part) { run_cublas(queue, part); });
   }
   const cudaStream_t stream = stream_of(queue);
   const std::size_t element = size_of(p.dtype);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <span>
 
 #include <sluice/operator/matmul/gemm.h>
@@ -46,6 +47,20 @@ void for_each_product(const BatchedProduct& product, Run&& run) {
       problem.c.data = static_cast<char*>(problem.c.data) + index * product.c[axis];
     }
     run(static_cast<const GemmProblem&>(problem));
+  }
+}
+
+/// Calls run(problem) for parts of a batch, of `most` matrices at most: libraries count them in 32 bits. c is of the
+/// problem's type.
+template <class Run>
+void for_each_part_of_batch(const GemmProblem& whole, std::int64_t most, Run&& run) {
+  const auto bytes = static_cast<std::int64_t>(size_of(whole.dtype));
+  for (std::int64_t begin = 0; begin < whole.batch; begin += most) {
+    GemmProblem part = whole;
+    part.batch = std::min(most, whole.batch - begin);
+    for (Matrix* matrix : {&part.a, &part.b, &part.c})
+      matrix->data = static_cast<char*>(matrix->data) + begin * matrix->batch * bytes;
+    run(static_cast<const GemmProblem&>(part));
   }
 }
 

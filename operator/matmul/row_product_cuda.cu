@@ -6,6 +6,7 @@
 #include <sluice/ndarray/strided.cuh>
 #include <sluice/operator/floating.h>
 #include <sluice/operator/library/launch.cuh>
+#include <sluice/operator/library/multiprocessors.h>
 #include <sluice/operator/library/tensor_core.cuh>
 #include <sluice/operator/matmul/row_product.h>
 
@@ -16,8 +17,8 @@ namespace {
 // often, from the nearest cache.
 constexpr int k_vector = 16;  // bytes
 constexpr int k_most_rows = 4;
-constexpr int k_warps = 4;                        // of a block: little is left for few blocks at the end
-constexpr std::int64_t k_most_blocks = 132 * 16;  // what a large GPU has room for
+constexpr int k_warps = 4;                                      // of a block: little is left for few blocks at the end
+constexpr std::int64_t k_most_blocks = k_multiprocessors * 16;  // what a large GPU has room for
 
 template <class T>
 struct RowProduct {

@@ -31,7 +31,8 @@ inline ChannelView channel_view(const TensorView& x, std::int64_t axis) noexcept
   if (order_of(x.shape, x.strides) == MemoryOrder::channels_last)  // as batch_norm_order() chose, of axis 1
     return {x.size / std::max<std::int64_t>(x.shape[1], 1), x.shape[1], 1, x.dtype};
   const AxisLayout layout = axis_layout(x.shape, static_cast<int>(axis));
-  return {layout.outer, layout.n, layout.inner, x.dtype};
+  // Of no elements there are no planes to walk over, however large N is.
+  return {x.size == 0 ? 0 : layout.outer, layout.n, layout.inner, x.dtype};
 }
 
 /// One number of a parameter of any floating type; gamma and its like are short.

@@ -3,6 +3,7 @@
 // order.
 #include <algorithm>
 
+#include <sluice/operator/library/multiprocessors.h>
 #include <sluice/operator/norm/layer_norm_backward_cuda.cuh>
 #include <sluice/operator/workspace.h>
 
@@ -193,7 +194,7 @@ __global__ void __launch_bounds__(k_group_block) join_blocks(
 
 // As many blocks as a large GPU runs at once, each with rows that are worth the sums it leaves; by shape alone.
 std::int64_t blocks_for_sums(const Rows& rows, int beside) {
-  constexpr std::int64_t k_multiprocessors = 132, k_rows = 4;
+  constexpr std::int64_t k_rows = 4;
   const std::int64_t groups = k_group_block / rows.width;
   return std::clamp<std::int64_t>(rows.count / (groups * k_rows), 1, k_multiprocessors * beside);
 }

@@ -249,4 +249,21 @@ void by_parameters(const NormForward& norm, F&& f) {
     f.template operator()<NormParametersAre::any>();
 }
 
+/// Forward of rows: in registers by one row operator, of float64 and of rows that no registers hold by the other.
+template <template <class, NormParametersAre> class InRegisters, template <class> class Any>
+void launch_norm_rows(const char* name, const NormForward& norm, const Queue& queue) {
+  const Rows rows(norm.rows.at);
+  const cudaStream_t stream = stream_of(queue);
+  by_floating(norm.dtype, [&]<class T>() {
+    bool launched = false;
+    if constexpr (!std::is_same_v<T, double>) {
+      by_parameters<T>(norm, [&]<NormParametersAre Are>() {
+        launched = launch_rows_in_registers(name, InRegisters<T, Are>(norm), rows, stream);
+      });
+    }
+    if (!launched)
+      launch_rows(name, Any<T>(norm), rows, stream);
+  });
+}
+
 }  // namespace sluice::detail

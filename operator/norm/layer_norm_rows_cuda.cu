@@ -91,18 +91,7 @@ struct Centred : NormRow<T> {
 }  // namespace
 
 void centred_rows_gpu(const NormForward& norm, const Queue& queue) {
-  const Rows rows(norm.rows.at);
-  const cudaStream_t stream = stream_of(queue);
-  by_floating(norm.dtype, [&]<class T>() {
-    bool launched = false;
-    if constexpr (!std::is_same_v<T, double>) {
-      by_parameters<T>(norm, [&]<NormParametersAre Are>() {
-        launched = launch_rows_in_registers("layer_norm", CentredInRegisters<T, Are>(norm), rows, stream);
-      });
-    }
-    if (!launched)
-      launch_rows("layer_norm", Centred<T>(norm), rows, stream);
-  });
+  launch_norm_rows<CentredInRegisters, Centred>("layer_norm", norm, queue);
 }
 
 }  // namespace sluice::detail

@@ -26,21 +26,13 @@ struct Uncentred : NormRow<T, Are> {
   }
 };
 
+template <class T>
+using UncentredOfAny = Uncentred<T>;
+
 }  // namespace
 
 void uncentred_rows_gpu(const NormForward& norm, const Queue& queue) {
-  const Rows rows(norm.rows.at);
-  const cudaStream_t stream = stream_of(queue);
-  by_floating(norm.dtype, [&]<class T>() {
-    bool launched = false;
-    if constexpr (!std::is_same_v<T, double>) {
-      by_parameters<T>(norm, [&]<NormParametersAre Are>() {
-        launched = launch_rows_in_registers("rms_norm", Uncentred<T, Are>(norm), rows, stream);
-      });
-    }
-    if (!launched)
-      launch_rows("rms_norm", Uncentred<T>(norm), rows, stream);
-  });
+  launch_norm_rows<Uncentred, UncentredOfAny>("rms_norm", norm, queue);
 }
 
 }  // namespace sluice::detail

@@ -3,6 +3,7 @@
 #include <sluice/ndarray/neighbours.cuh>
 #include <sluice/ndarray/strided.cuh>
 #include <sluice/operator/library/launch.cuh>
+#include <sluice/operator/library/multiprocessors.h>
 #include <sluice/operator/order/search.h>
 
 namespace sluice::detail {
@@ -53,7 +54,8 @@ __global__ void __launch_bounds__(k_block) search_row_kernel(Search<U> search, s
 
 template <class U>
 void search_row(const Search<U>& search, std::int64_t size, cudaStream_t stream) {
-  constexpr std::int64_t k_most_blocks = 132 * 8;  // what a large GPU runs at once: more would only make keys again
+  // What a large GPU runs at once: more would only make keys again.
+  constexpr std::int64_t k_most_blocks = k_multiprocessors * 8;
   constexpr std::int64_t k_tile = k_block * k_values_each;
   const auto blocks = static_cast<unsigned>(std::min((size + k_tile - 1) / k_tile, k_most_blocks));
   if (search.n <= k_most_keys<U>)

@@ -5,6 +5,7 @@
 
 #include <sluice/engine/cuda/check.h>
 #include <sluice/operator/library/launch.cuh>
+#include <sluice/operator/library/multiprocessors.h>
 #include <sluice/operator/order/order_cuda.cuh>
 #include <sluice/operator/workspace.h>
 
@@ -139,7 +140,7 @@ __global__ void __launch_bounds__(k_block) gather_kernel(OrderRows<U> order, Nar
 
 template <class U>
 void select_rows(const KernelCall& call, const OrderRows<U>& order, Item<U>* best) {
-  constexpr std::int64_t k_keys_each = 32, k_most_blocks = 132 * 6;
+  constexpr std::int64_t k_keys_each = 32, k_most_blocks = k_multiprocessors * 6;
   const cudaStream_t stream = stream_of(call.queue);
   const auto rows = static_cast<unsigned>(order.rows);
   const auto share =

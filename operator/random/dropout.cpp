@@ -124,7 +124,7 @@ std::uint64_t blocks_of(std::span<const ArraySpec> outputs, const Attributes&) {
   return (static_cast<std::uint64_t>(outputs[0].shape.size()) + 3) / 4;
 }
 
-Arrays gradient_dropout(const GradientCall& call) {
+Arrays dropout_gradient(const GradientCall& call) {
   Arrays grads(call.wanted.size());
   if (call.output_grads[0].defined())
     grads[0] = invoke_one(k_dropout_backward, {call.output_grads[0], call.outputs[1]}, call.attributes, {});
@@ -132,7 +132,7 @@ Arrays gradient_dropout(const GradientCall& call) {
 }
 
 // Linear in dy: its gradient is itself.
-Arrays gradient_dropout_backward(const GradientCall& call) {
+Arrays dropout_backward_gradient(const GradientCall& call) {
   return {invoke_one(k_dropout_backward, {call.output_grads[0], call.inputs[1]}, call.attributes, {}), NDArray()};
 }
 
@@ -145,7 +145,7 @@ constinit const Operator k_dropout = {
     .attributes = &attribute_type<detail::DropoutAttributes>,
     .infer = infer_dropout,
     .kernels = {on_cpu(detail::dropout_cpu), on_gpu(SLUICE_GPU_KERNEL(detail::dropout_gpu))},
-    .gradient = gradient_dropout,
+    .gradient = dropout_gradient,
     .saved_outputs = 0b10,
     .random = blocks_of,
     .state_input = 1,
@@ -156,7 +156,7 @@ constinit const Operator k_dropout_backward = {
     .attributes = &attribute_type<detail::DropoutAttributes>,
     .infer = infer_dropout_backward,
     .kernels = {on_cpu(detail::dropout_backward_cpu), on_gpu(SLUICE_GPU_KERNEL(detail::dropout_backward_gpu))},
-    .gradient = gradient_dropout_backward,
+    .gradient = dropout_backward_gradient,
     .saved_inputs = 0b10,
     .state_input = 1,
 };

@@ -99,7 +99,7 @@ NDArray product_without(const NDArray& factors, const Shape& axes) {
   return result * where(beside_infinity, k_infinity, ones_like(factors));
 }
 
-Specs infer_gradient(const Operator& op, std::span<const ArraySpec> inputs, const Attributes& attributes) {
+Specs infer_prod_backward(const Operator& op, std::span<const ArraySpec> inputs, const Attributes& attributes) {
   const Shape &x = inputs[0].shape, &axes = attributes.as<TermsAttributes>().axes;
   for (const std::int64_t axis : axes)
     normal_axis(axis, x.ndim(), op.name);
@@ -124,7 +124,7 @@ constinit const Operator k_prod_backward = {
     .name = "prod_backward",
     .inputs = 2,
     .attributes = &attribute_type<TermsAttributes>,
-    .infer = infer_gradient,
+    .infer = infer_prod_backward,
     .kernels = {on_cpu(prod_backward_cpu), on_gpu(SLUICE_GPU_KERNEL(prod_backward_gpu))},
     .composition = composed_gradient,
 };

@@ -8,6 +8,7 @@
 
 #include <sluice/engine/cuda/check.h>
 #include <sluice/ndarray/early_start.cuh>
+#include <sluice/operator/library/launch.cuh>
 #include <sluice/operator/reduce/form.h>
 #include <sluice/operator/reduce/made_on_gpu.h>
 #include <sluice/operator/reduce/reduce_kernels.cuh>
@@ -37,7 +38,7 @@ class ReduceLaunch {
         made_(made),
         plan_(plan_reduce(call.inputs[0], axes)),
         x_{call.inputs[0].as<const T>()},
-        stream_(static_cast<cudaStream_t>(call.queue.stream())) {
+        stream_(stream_of(call.queue)) {
     to_.out = call.outputs[0].as<typename Op::Out>();
     to_.terms = plan_.terms();
   }

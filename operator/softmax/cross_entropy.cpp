@@ -111,7 +111,7 @@ Specs infer_likelihood_backward(const Operator& op, std::span<const ArraySpec> i
   return {inputs[2]};
 }
 
-Arrays gradient_cross_entropy(const GradientCall& call) {
+Arrays cross_entropy_gradient(const GradientCall& call) {
   Arrays grads(2);
   if (call.output_grads[0].defined()) {
     grads[0] = invoke_one(
@@ -125,7 +125,7 @@ Arrays gradient_cross_entropy(const GradientCall& call) {
 
 // Of (softmax(logits) - onehot(labels)) * dy, with respect to logits and dy. The saved log of the sum is a function of
 // the logits; what depends on the logits through it is in the first of the two.
-Arrays gradient_cross_entropy_backward(const GradientCall& call) {
+Arrays cross_entropy_backward_gradient(const GradientCall& call) {
   const NDArray &labels = call.inputs[1], &dy = call.inputs[3];
   const DType computed = dy.dtype();
   const NDArray logits = call.inputs[0].astype(computed), g = call.output_grads[0].astype(computed);
@@ -147,7 +147,7 @@ void negative_pick(const KernelCall& call) {
       call, {.axis = axis_of<SoftmaxAttributes>(call.attributes), .mode = detail::k_label_mode, .negative = true});
 }
 
-Arrays gradient_likelihood(const GradientCall& call) {
+Arrays likelihood_gradient(const GradientCall& call) {
   Arrays grads(2);
   grads[0] = invoke_one(
       k_negative_log_likelihood_backward,
@@ -157,7 +157,7 @@ Arrays gradient_likelihood(const GradientCall& call) {
   return grads;
 }
 
-Arrays gradient_likelihood_backward(const GradientCall& call) {
+Arrays likelihood_backward_gradient(const GradientCall& call) {
   Arrays grads(3);
   grads[1] = invoke_one(k_negative_log_likelihood, {call.output_grads[0], call.inputs[0]}, call.attributes, {});
   return grads;
@@ -174,7 +174,7 @@ constinit const Operator k_softmax_cross_entropy = {
     .infer = infer_cross_entropy,
     .kernels =
         {on_cpu(detail::softmax_cross_entropy_cpu), on_gpu(SLUICE_GPU_KERNEL(detail::softmax_cross_entropy_gpu))},
-    .gradient = gradient_cross_entropy,
+    .gradient = cross_entropy_gradient,
     .saved_inputs = k_all,
     .saved_outputs = 0b10,
     .widened = widened,
@@ -188,7 +188,7 @@ constinit const Operator k_softmax_cross_entropy_backward = {
     .kernels =
         {on_cpu(detail::softmax_cross_entropy_backward_cpu),
          on_gpu(SLUICE_GPU_KERNEL(detail::softmax_cross_entropy_backward_gpu))},
-    .gradient = gradient_cross_entropy_backward,
+    .gradient = cross_entropy_backward_gradient,
     .saved_inputs = 0b1011,
 };
 constinit const Operator k_softmax_cross_entropy_both = {
@@ -209,7 +209,7 @@ constinit const Operator k_negative_log_likelihood = {
     .normalise = detail::normalise_axis<SoftmaxAttributes>,
     .infer = infer_likelihood,
     .kernels = {on_cpu(negative_pick<detail::pick_cpu>), on_gpu(SLUICE_GPU_KERNEL(negative_pick<detail::pick_gpu>))},
-    .gradient = gradient_likelihood,
+    .gradient = likelihood_gradient,
     .saved_inputs = 0b10,
 };
 constinit const Operator k_negative_log_likelihood_backward = {
@@ -221,7 +221,7 @@ constinit const Operator k_negative_log_likelihood_backward = {
     .kernels =
         {on_cpu(negative_pick<detail::pick_backward_cpu>),
          on_gpu(SLUICE_GPU_KERNEL(negative_pick<detail::pick_backward_gpu>))},
-    .gradient = gradient_likelihood_backward,
+    .gradient = likelihood_backward_gradient,
     .saved_inputs = 0b01,
     .shape_inputs = 0b100,
 };

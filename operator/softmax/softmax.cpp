@@ -31,16 +31,16 @@ Specs infer_backward(const Operator& op, std::span<const ArraySpec> inputs, cons
   return infer_softmax(op, inputs, attributes);
 }
 
-Arrays gradient_softmax(const GradientCall& call) {
+Arrays softmax_gradient(const GradientCall& call) {
   return {invoke_one(k_softmax_backward, {call.outputs[0], call.output_grads[0]}, call.attributes, {})};
 }
 
-Arrays gradient_log_softmax(const GradientCall& call) {
+Arrays log_softmax_gradient(const GradientCall& call) {
   return {invoke_one(k_log_softmax_backward, {call.outputs[0], call.output_grads[0]}, call.attributes, {})};
 }
 
 // Of dx = y * (dy - sum(y * dy)).
-Arrays gradient_softmax_backward(const GradientCall& call) {
+Arrays softmax_backward_gradient(const GradientCall& call) {
   const NDArray &y = call.inputs[0], &dy = call.inputs[1], &g = call.output_grads[0];
   const Shape axis{axis_of<SoftmaxAttributes>(call.attributes)};
   Arrays grads(2);
@@ -52,7 +52,7 @@ Arrays gradient_softmax_backward(const GradientCall& call) {
 }
 
 // Of dx = dy - exp(y) * sum(dy).
-Arrays gradient_log_softmax_backward(const GradientCall& call) {
+Arrays log_softmax_backward_gradient(const GradientCall& call) {
   const NDArray &y = call.inputs[0], &dy = call.inputs[1], &g = call.output_grads[0];
   const Shape axis{axis_of<SoftmaxAttributes>(call.attributes)};
   const NDArray weighted = g * exp(y);
@@ -79,7 +79,7 @@ constinit const Operator k_softmax = {
     .normalise = detail::normalise_axis<SoftmaxAttributes>,
     .infer = infer_softmax,
     .kernels = {on_cpu(detail::softmax_cpu), on_gpu(SLUICE_GPU_KERNEL(detail::softmax_gpu))},
-    .gradient = gradient_softmax,
+    .gradient = softmax_gradient,
     .saved_outputs = k_all,
     .prompt = true,
 };
@@ -90,7 +90,7 @@ constinit const Operator k_softmax_backward = {
     .normalise = detail::normalise_axis<SoftmaxAttributes>,
     .infer = infer_backward,
     .kernels = {on_cpu(detail::softmax_backward_cpu), on_gpu(SLUICE_GPU_KERNEL(detail::softmax_backward_gpu))},
-    .gradient = gradient_softmax_backward,
+    .gradient = softmax_backward_gradient,
     .saved_inputs = k_all,
     .prompt = true,
 };
@@ -100,7 +100,7 @@ constinit const Operator k_log_softmax = {
     .normalise = detail::normalise_axis<SoftmaxAttributes>,
     .infer = infer_softmax,
     .kernels = {on_cpu(detail::log_softmax_cpu), on_gpu(SLUICE_GPU_KERNEL(detail::log_softmax_gpu))},
-    .gradient = gradient_log_softmax,
+    .gradient = log_softmax_gradient,
     .saved_outputs = k_all,
     .prompt = true,
 };
@@ -111,7 +111,7 @@ constinit const Operator k_log_softmax_backward = {
     .normalise = detail::normalise_axis<SoftmaxAttributes>,
     .infer = infer_backward,
     .kernels = {on_cpu(detail::log_softmax_backward_cpu), on_gpu(SLUICE_GPU_KERNEL(detail::log_softmax_backward_gpu))},
-    .gradient = gradient_log_softmax_backward,
+    .gradient = log_softmax_backward_gradient,
     .saved_inputs = k_all,
     .prompt = true,
 };

@@ -110,7 +110,7 @@ Layout layout_after(Layout layout) {
 
 // Empty if all layouts on `device` give what dense arrays on the CPU give.
 std::string layout_differences(const DifferentiableCase& c, Device device, DType dtype, Tolerance tolerance) {
-  // Half types take the ways of the others: no gradients of gradients, and inputs as heads lie.
+  // Half types take the ways of the others: inputs as heads lie, and gradients of gradients in test_half_gradients.cpp.
   const bool half = size_of(dtype) < sizeof(float);
   for (const bool twice : half ? std::vector{false} : std::vector{false, true}) {
     for (const auto& [inputs, inputs_name] : k_layouts) {

@@ -54,11 +54,14 @@ std::string second_gradient_of(const test::Function& f) {
 
 TEST_CASE("An elementwise operator is one line of one file", "[operator][rows]") {
   CHECK(std::size(k_touched) == 2);
-  CHECK(lines_in("operator/elementwise/unary.def") == 2);
-  CHECK(lines_in("operator/elementwise/binary.def") == 1);
+  CHECK(lines_in("operator/elementwise/unary.def") == 3);
+  CHECK(lines_in("operator/elementwise/binary.def") == 3);
   CHECK(is_walked(test::unary_cases(), "log_cosh"));
   CHECK(is_walked(test::unary_cases(), "soft_shrink"));
   CHECK(is_walked(test::binary_cases(), "gap"));
+  for (const char* name : {"bits_left", "low_bits"})
+    CHECK(is_walked(test::rows_of(test::all_binary_cases(), true), name));
+  CHECK(is_walked(test::rows_of(test::all_unary_cases(), true), "lowest_bit"));
 }
 
 TEST_CASE("A row that was added runs and has a gradient", "[operator][rows]") {
@@ -96,4 +99,35 @@ TEST_CASE("A row of two operands that was added runs and has gradients", "[opera
   CHECK(gap(1, b).to_vector<double>() == std::vector<double>{4, 0});
   CHECK(gradient_of([](const auto& v) { return gap(v[0], v[1]); }, {{3, 1}, {2, 1, 4}}) == "");
   CHECK(gradient_of([](const auto& v) { return gap(2.5, v[0]); }, {{3, 4}}) == "");
+}
+
+TEST_CASE("Rows for whole numbers alone that were added run, and refuse others", "[operator][rows]") {
+  using Values = std::vector<double>;
+  const Values a = {0b1101, 7, -8, 0}, b = {0b0110, -1, 2, 3};
+  for (const DType dtype : {int8, int32, int64}) {
+    CAPTURE(dtype);
+    const NDArray x = line(a).astype(dtype), y = line(b).astype(dtype);
+    CHECK(lowest_bit(x).dtype() == dtype);
+    CHECK(lowest_bit(x).to_vector<double>() == Values{1, 1, 0, 0});
+    CHECK(bits_left(x, y).dtype() == dtype);
+    CHECK(bits_left(x, y).to_vector<double>() == Values{0b1001, 0, -8, 0});
+    CHECK(bits_left(x, 4).to_vector<double>() == Values{0b1001, 3, -8, 0});
+    CHECK(low_bits(x, y).to_vector<double>() == Values{0b1101, 7, 0, 0});
+    CHECK(low_bits(x, 2).to_vector<double>() == Values{1, 3, 0, 0});
+  }
+  const NDArray both = array<bool>({true, false, true}), one = array<bool>({true, true, false});
+  CHECK(lowest_bit(both).dtype() == bool_);
+  CHECK(bits_left(both, one).to_vector<bool>() == std::vector<bool>{false, false, true});
+  CHECK(low_bits(both, one).dtype() == int64);
+  const NDArray real = array({1.0, 2.0});
+  CHECK_THROWS_AS(lowest_bit(real), DTypeError);
+  CHECK_THROWS_AS(bits_left(real, real), DTypeError);
+  CHECK_THROWS_AS(low_bits(real, 1), DTypeError);
+  // Which rows reckon in types that are stored alone, and how, stands in stored_types.cpp.
+  CHECK_THROWS_AS(lowest_bit(array<std::int16_t>({1})).wait_to_read(), DTypeError);
+  for (const char* name : {"lowest_bit", "bits_left", "low_bits"}) {
+    REQUIRE(find_operator(name) != nullptr);
+    CHECK(find_operator(name)->gradient == nullptr);
+    CHECK(find_operator(std::string(name) + "_backward") == nullptr);
+  }
 }
