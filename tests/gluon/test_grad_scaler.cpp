@@ -192,6 +192,32 @@ TEST_CASE("A step prepared before losses were scaled is refused where its parame
   CHECK_NOTHROW(training.trainer->apply_step());
 }
 
+// Counts are kept in the order in which their parameters came: after load_states() in another one.
+TEST_CASE("Scaled steps of some of the parameters are counted as theirs after states were loaded", "[gluon][amp]") {
+  const ScaledTraining training(optimizers()["Adam"]);
+  const auto step = [&](bool all) {
+    for (const auto& [name, parameter] : training.net.collect_params()) {
+      if (name.starts_with("0."))
+        parameter.set_grad_req(all ? GradReq::write : GradReq::null);
+    }
+    training.own({});
+  };
+  const auto counts = [&] {
+    const auto states = training.trainer->optimizer().states();
+    return std::vector<std::int64_t>{
+        states.at("0.weight.num_updates").item<std::int64_t>(), states.at("1.bias.num_updates").item<std::int64_t>()};
+  };
+  amp::init_trainer(*training.trainer);
+  step(true);
+  step(false);
+  training.trainer->optimizer().load_states(training.trainer->optimizer().states());
+  CHECK(counts() == std::vector<std::int64_t>{1, 2});
+  step(false);
+  step(true);
+  step(false);
+  CHECK(counts() == std::vector<std::int64_t>{2, 5});
+}
+
 TEST_CASE("Trainers that share a scaler step together, and the scale follows the worst", "[gluon][amp]") {
   const Make make = optimizers()["Adam"];
   const ScaledTraining good(make), bad(make);
