@@ -71,8 +71,9 @@ bool Optimizer::are_counted(const Step& step) const {
   if (are_named(taken_.names, step.parameters))
     return true;
   const auto known = numbers_.find(names_of(step.parameters));
-  return known != numbers_.end() && known->second.places.defined() &&
-         known->second.chosen.size() == std::ssize(taken_.names);
+  if (known == numbers_.end() || !known->second.places.defined() || !known->second.chosen.defined())
+    return false;
+  return known->second.chosen.size() == std::ssize(taken_.names);
 }
 
 // A step prepared while nobody counted on the device is of parameters that may have no place there.
