@@ -15,6 +15,15 @@
 
 namespace sluice::gluon::optimizer {
 
+namespace {
+
+// That of what a step makes, whichever the thread's is.
+Engine& engine_of(std::span<const ParameterDict::Entry> parameters) {
+  return parameters[0].second.data().engine();
+}
+
+}  // namespace
+
 // Sets of parameters are told apart by it.
 std::vector<std::string> Optimizer::names_of(std::span<const ParameterDict::Entry> parameters) {
   std::vector<std::string> names;
@@ -102,6 +111,7 @@ void Optimizer::update(std::span<const ParameterDict::Entry> parameters, double 
     return;
   refuse_in_region();
   follow_schedule();
+  const EngineScope theirs(engine_of(parameters));
   autograd::PauseScope pause;
   Step step = step_of(parameters, rescale_grad, site);
   make_counts(step);
@@ -117,6 +127,7 @@ void Optimizer::prepare(std::span<const ParameterDict::Entry> parameters, double
     return;
   refuse_in_region();
   follow_schedule();
+  const EngineScope theirs(engine_of(parameters));
   const autograd::PauseScope pause;
   const CallSinkScope nobody(nullptr);
   Step step = step_of(parameters, rescale_grad, site);
@@ -133,6 +144,7 @@ void Optimizer::prepare(std::span<const ParameterDict::Entry> parameters, double
 void Optimizer::update_prepared(std::span<const ParameterDict::Entry> parameters, SourceLocation site) {
   if (parameters.empty())
     return;
+  const EngineScope theirs(engine_of(parameters));
   const autograd::PauseScope pause;
   Step step = step_of(parameters, 1, site);
   const auto prepared = numbers_.find(names_of(parameters));

@@ -184,6 +184,30 @@ TEST_CASE("Every optimizer brings a loss down", "[gluon][trainer]") {
   }
 }
 
+TEST_CASE(
+    "Every optimizer keeps its states in the engine of the parameters, whichever the thread's is", "[gluon][trainer]") {
+  for (const Kind& of : all_kinds()) {
+    CAPTURE(of.name);
+    Engine theirs({.workers = 1});
+    const Parameter weight("weight", {.shape = {8}});
+    ParameterDict dict;
+    dict.insert("weight", weight);
+    {
+      const EngineScope there(theirs);
+      weight.set_data(pattern_array({8}));
+    }
+    Trainer trainer(dict, of.make());
+    for (int i = 0; i < 2; ++i) {
+      {
+        const autograd::RecordScope record;
+        sum(square(weight.data())).backward();
+      }
+      CHECK_NOTHROW(trainer.step(1));
+    }
+    theirs.wait_all();
+  }
+}
+
 TEST_CASE("SGLD draws samples of a normal posterior of mean 0.5 and variance 1", "[gluon][trainer]") {
   const Parameter weight("weight", {.shape = {4000}});
   weight.set_data(zeros({4000}));
