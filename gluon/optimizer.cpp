@@ -202,6 +202,7 @@ NDArray& Optimizer::state_of(const Step& step, std::size_t i, const std::string&
   const auto found = states_.find(name);
   const Shape shape = state_shape(slot, weight.shape());
   NDArray held = found == states_.end() ? NDArray() : found->second;
+  const CallSinkScope nobody(nullptr);  // memory that stays: a recorded step would make it again each time
   if (!held.defined()) {
     held = zeros(shape, {.dtype = state_type(weight.dtype()), .device = weight.device()}, step.site);
     if (begins_as_weight(slot))
