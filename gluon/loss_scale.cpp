@@ -64,11 +64,35 @@ void Optimizer::make_counts(const Step& step) {
   }
   taken_ = std::move(taken);
   places_of(step);
+  chosen_of(step);
 }
 
 bool Optimizer::are_counted(const Step& step) const {
+  if (are_named(taken_.names, step.parameters))
+    return true;
   const auto known = numbers_.find(names_of(step.parameters));
-  return are_named(taken_.names, step.parameters) || (known != numbers_.end() && known->second.places.defined());
+  if (known == numbers_.end() || !known->second.places.defined() || !known->second.chosen.defined())
+    return false;
+  return known->second.chosen.size() == std::ssize(taken_.names);
+}
+
+// A step prepared while nobody counted on the device is of parameters that may have no place there.
+void Optimizer::check_counted(const Step& step) const {
+  if (!taken_.counts.defined() || are_counted(step))
+    return;
+  for (const auto& [name, parameter] : step.parameters)
+    require(place_of(name) < taken_.names.size(), [&, &name = name] {
+      return message(
+          this->name(),
+          ": the step of '",
+          name,
+          "' was prepared before losses were scaled, or before states were loaded; prepare() it again");
+    });
+}
+
+std::size_t Optimizer::place_of(const std::string& name) const {
+  const std::vector<std::string>& names = taken_.names;
+  return static_cast<std::size_t>(std::find(names.begin(), names.end(), name) - names.begin());
 }
 
 // Undefined where the step is of all that are counted, in their order. Others stay where they are.
@@ -80,9 +104,25 @@ NDArray Optimizer::places_of(const Step& step) {
     return kept;
   std::vector<std::int64_t> places;
   for (const auto& [name, parameter] : step.parameters)
-    places.push_back(std::find(taken_.names.begin(), taken_.names.end(), name) - taken_.names.begin());
+    places.push_back(static_cast<std::int64_t>(place_of(name)));
   const CallSinkScope nobody(nullptr);
   kept = array(places, {std::ssize(places)}, taken_.counts.device(), step.site);
+  return kept;
+}
+
+// Of all that are counted those that the step is of: 1, the others 0. Undefined where these are all. Kept, so that
+// traces of the step name one array.
+NDArray Optimizer::chosen_of(const Step& step) {
+  if (are_named(taken_.names, step.parameters))
+    return {};
+  NDArray& kept = numbers_[names_of(step.parameters)].chosen;
+  if (kept.defined() && kept.size() == std::ssize(taken_.names) && kept.device() == taken_.counts.device())
+    return kept;
+  std::vector<double> chosen(taken_.names.size(), 0);
+  for (const auto& [name, parameter] : step.parameters)
+    chosen[place_of(name)] = 1;
+  const CallSinkScope nobody(nullptr);
+  kept = array(chosen, {std::ssize(chosen)}, taken_.counts.device(), step.site);
   return kept;
 }
 
@@ -108,18 +148,9 @@ NDArray Optimizer::counted_by(const Step& step) {
   const SourceLocation site = step.site;
   const NDArray taken = step.guard.defined() ? step.guard.slice(0, 2, 3, 1, site)
                                              : ones({1}, {.dtype = float64, .device = taken_.counts.device()}, site);
-  if (are_named(taken_.names, step.parameters))
-    return taken;
-  std::vector<double> chosen(taken_.names.size(), 0);
-  for (const auto& [name, parameter] : step.parameters)
-    chosen[static_cast<std::size_t>(std::find(taken_.names.begin(), taken_.names.end(), name) - taken_.names.begin())] =
-        1;
-  const auto made = [&] {
-    const CallSinkScope nobody(nullptr);
-    return array(chosen, {std::ssize(chosen)}, taken_.counts.device(), site);
-  };
+  const NDArray chosen = chosen_of(step);
   // By no operator that asks for memory when it runs: its lack would fail the counts alone.
-  return multiply(made(), taken, site);
+  return chosen.defined() ? multiply(chosen, taken, site) : taken;
 }
 
 }  // namespace sluice::gluon::optimizer

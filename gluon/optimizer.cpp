@@ -15,6 +15,15 @@
 
 namespace sluice::gluon::optimizer {
 
+namespace {
+
+// That of what a step makes, whichever the thread's is.
+Engine& engine_of(std::span<const ParameterDict::Entry> parameters) {
+  return parameters[0].second.data().engine();
+}
+
+}  // namespace
+
 // Sets of parameters are told apart by it.
 std::vector<std::string> Optimizer::names_of(std::span<const ParameterDict::Entry> parameters) {
   std::vector<std::string> names;
@@ -102,6 +111,7 @@ void Optimizer::update(std::span<const ParameterDict::Entry> parameters, double 
     return;
   refuse_in_region();
   follow_schedule();
+  const EngineScope theirs(engine_of(parameters));
   autograd::PauseScope pause;
   Step step = step_of(parameters, rescale_grad, site);
   make_counts(step);
@@ -117,6 +127,7 @@ void Optimizer::prepare(std::span<const ParameterDict::Entry> parameters, double
     return;
   refuse_in_region();
   follow_schedule();
+  const EngineScope theirs(engine_of(parameters));
   const autograd::PauseScope pause;
   const CallSinkScope nobody(nullptr);
   Step step = step_of(parameters, rescale_grad, site);
@@ -133,6 +144,7 @@ void Optimizer::prepare(std::span<const ParameterDict::Entry> parameters, double
 void Optimizer::update_prepared(std::span<const ParameterDict::Entry> parameters, SourceLocation site) {
   if (parameters.empty())
     return;
+  const EngineScope theirs(engine_of(parameters));
   const autograd::PauseScope pause;
   Step step = step_of(parameters, 1, site);
   const auto prepared = numbers_.find(names_of(parameters));
@@ -145,6 +157,7 @@ void Optimizer::update_prepared(std::span<const ParameterDict::Entry> parameters
         parameters[0].first,
         "' the first, was not prepared: call prepare() for them before, outside what is recorded");
   });
+  check_counted(step);
   step.in_memory = prepared->second.array;
   apply_guarded(step);
 }
@@ -162,7 +175,7 @@ void Optimizer::cancel(std::span<const ParameterDict::Entry> parameters) {
 std::vector<NDArray> Optimizer::step_arrays(std::span<const ParameterDict::Entry> parameters) const {
   std::vector<NDArray> arrays;
   if (const auto numbers = numbers_.find(names_of(parameters)); numbers != numbers_.end())
-    arrays.insert(arrays.end(), {numbers->second.array, numbers->second.places});
+    arrays.insert(arrays.end(), {numbers->second.array, numbers->second.places, numbers->second.chosen});
   if (guards() && guard_.defined())
     arrays.push_back(guard_);
   arrays.insert(arrays.end(), {loss_scale_, taken_.counts});
@@ -189,6 +202,7 @@ NDArray& Optimizer::state_of(const Step& step, std::size_t i, const std::string&
   const auto found = states_.find(name);
   const Shape shape = state_shape(slot, weight.shape());
   NDArray held = found == states_.end() ? NDArray() : found->second;
+  const CallSinkScope nobody(nullptr);  // memory that stays: a recorded step would make it again each time
   if (!held.defined()) {
     held = zeros(shape, {.dtype = state_type(weight.dtype()), .device = weight.device()}, step.site);
     if (begins_as_weight(slot))

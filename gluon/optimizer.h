@@ -50,7 +50,7 @@ class SLUICE_API Optimizer {
       double rescale_grad,
       SourceLocation site = SourceLocation::current());
   /// The half that is recorded: one task, capturable, of the same `parameters` in the same order. Throws ValueError
-  /// where no step of these was prepared.
+  /// where no step of these was prepared, or none since losses are scaled.
   void update_prepared(
       std::span<const ParameterDict::Entry> parameters, SourceLocation site = SourceLocation::current());
   /// Takes back what the last prepare(), of these parameters, counted: for a step that does not run.
@@ -157,7 +157,10 @@ class SLUICE_API Optimizer {
   bool is_scaled() const noexcept { return loss_scale_.defined() || taken_.counts.defined(); }
   void make_counts(const Step& step);
   bool are_counted(const Step& step) const;
+  void check_counted(const Step& step) const;
+  std::size_t place_of(const std::string& name) const;
   NDArray places_of(const Step& step);
+  NDArray chosen_of(const Step& step);
   NDArray rescaled_numbers(const Step& step);
   NDArray counted_by(const Step& step);
   void apply_guarded(Step& step);
@@ -188,6 +191,7 @@ class SLUICE_API Optimizer {
     NDArray array = {};
     std::vector<double> values = {};
     NDArray places = {};  // of these parameters in taken_
+    NDArray chosen = {};  // 1 of these, 0 of the others there
   };
   std::map<std::vector<std::string>, Numbers> numbers_;  // by the names of the parameters prepared together
 };

@@ -3,6 +3,7 @@
 #include <limits>
 
 #include <sluice/engine/error.h>
+#include <sluice/engine/region.h>
 #include <sluice/gluon/optimizers.h>
 #include <sluice/operator/random/random.h>
 #include <sluice/operator/update/corrections.h>
@@ -229,6 +230,9 @@ SGLD::SGLD(SGLDOptions options) : RuleOptimizer(options, rules::Sgld{}) {
 }
 
 std::vector<NDArray> SGLD::list_of(const Step& step, const std::string& /*slot*/) {
+  require<UnsupportedError>(!region_records(), [this] {
+    return name() + ": a region would repeat the noise of this step; a TrainStep draws anew each time";
+  });
   std::vector<NDArray> noise(step.weights.size());
   for (const DType dtype : {float32, float64}) {
     // Each parameter's begins where vectors do.

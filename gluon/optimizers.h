@@ -254,7 +254,7 @@ struct SGLDOptions {
 
 /// Stochastic gradient Langevin dynamics: half a step of SGD and normal noise of deviation sqrt(lr), so that weights
 /// are samples of a posterior. Each step draws from the engine's generator as random::normal() does, one array for all
-/// parameters of a type.
+/// parameters of a type. A step that a Region records throws UnsupportedError: it would be the same noise each time.
 class SLUICE_API SGLD : public RuleOptimizer<update_rules::Sgld> {
  public:
   explicit SGLD(SGLDOptions options = {});

@@ -284,6 +284,9 @@ Specs inferred(const Call& call) {
   Specs specs = call.op.infer(call.op, input_specs.all(), call.attributes);
   check_count(call.op, "inference says", specs.size());
   check_types(call.op, specs);
+  require<ValueError>(!call.inputs.empty() || !specs.empty(), [&] {
+    return message(call.op.name, ": neither inputs nor results say on which device it runs");
+  });
   if (!call.inputs.empty() && call.op.issue == nullptr) {
     for (ArraySpec& spec : specs)
       spec.device = call.inputs[0].object()->device;

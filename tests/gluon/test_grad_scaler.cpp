@@ -152,6 +152,72 @@ TEST_CASE("A scaled step is traced once for batches of all sizes, and anew for a
   CHECK(run(7, bfloat16) == 3);
 }
 
+TEST_CASE(
+    "A scaled step of a part of the parameters is traced once for batches of all sizes too", "[gluon][amp][graph]") {
+  ScaledTraining training(optimizers()["Adam"]);
+  amp::init_trainer(*training.trainer);
+  gluon::TrainStep step(training.net, training.loss, *training.trainer);
+  const auto run = [&](std::int64_t samples) {
+    step(pattern_array({samples, 5}), pattern_array({samples, 3}));
+    return step.traced();
+  };
+  CHECK(run(4) == 1);
+  for (const auto& [name, parameter] : training.net.collect_params()) {
+    if (name.starts_with("0."))
+      parameter.set_grad_req(GradReq::null);
+  }
+  CHECK(run(4) == 2);
+  CHECK(run(3) == 2);
+  CHECK(run(7) == 2);
+}
+
+TEST_CASE("A step prepared before losses were scaled is refused where its parameters have no count", "[gluon][amp]") {
+  const ScaledTraining training(optimizers()["SGD"]);
+  const auto freeze = [&](GradReq req) {
+    for (const auto& [name, parameter] : training.net.collect_params()) {
+      if (name.starts_with("0."))
+        parameter.set_grad_req(req);
+    }
+  };
+  training.losses(0).backward();
+  training.trainer->prepare_step(4);
+  amp::init_trainer(*training.trainer);
+  freeze(GradReq::null);
+  training.own({.batch = 1});
+  freeze(GradReq::write);
+  amp::scale_loss(training.losses(2), *training.trainer).backward();
+  CHECK_THROWS_WITH(
+      training.trainer->apply_step(), contains("SGD: the step of '0.weight' was prepared before losses were scaled"));
+  training.trainer->prepare_step(4);
+  CHECK_NOTHROW(training.trainer->apply_step());
+}
+
+// Counts are kept in the order in which their parameters came: after load_states() in another one.
+TEST_CASE("Scaled steps of some of the parameters are counted as theirs after states were loaded", "[gluon][amp]") {
+  const ScaledTraining training(optimizers()["Adam"]);
+  const auto step = [&](bool all) {
+    for (const auto& [name, parameter] : training.net.collect_params()) {
+      if (name.starts_with("0."))
+        parameter.set_grad_req(all ? GradReq::write : GradReq::null);
+    }
+    training.own({});
+  };
+  const auto counts = [&] {
+    const auto states = training.trainer->optimizer().states();
+    return std::vector<std::int64_t>{
+        states.at("0.weight.num_updates").item<std::int64_t>(), states.at("1.bias.num_updates").item<std::int64_t>()};
+  };
+  amp::init_trainer(*training.trainer);
+  step(true);
+  step(false);
+  training.trainer->optimizer().load_states(training.trainer->optimizer().states());
+  CHECK(counts() == std::vector<std::int64_t>{1, 2});
+  step(false);
+  step(true);
+  step(false);
+  CHECK(counts() == std::vector<std::int64_t>{2, 5});
+}
+
 TEST_CASE("Trainers that share a scaler step together, and the scale follows the worst", "[gluon][amp]") {
   const Make make = optimizers()["Adam"];
   const ScaledTraining good(make), bad(make);

@@ -171,6 +171,8 @@ TEST_CASE("random crops of image arrays lie within each image", "[gluon][image]"
   CHECK(values(whole) == values(pad(image, {{1, 1}, {1, 1}, {0, 0}}, PadMode::constant, 99)));
   const NDArray byte = full({1, 1, 1}, 3, {.dtype = uint8});
   CHECK(max(image::random_crop(byte, 3, {.pad = 1, .value = 300})).item<int>() == 255);
+  CHECK(max(image::random_crop(byte, 3, {.pad = 1, .value = 6.6})).item<int>() == 7);
+  CHECK(min(image::random_crop(byte, 3, {.pad = 1, .value = -4})).item<int>() == 0);
   const NDArray resized =
       image::random_resized_crop(image.expand_dims(0).broadcast_to({100, 4, 5, 1}), 3, {0.25, 0.25}, {1.25, 1.25});
   for (std::int64_t i = 0; i < 100; ++i) {
@@ -204,6 +206,7 @@ TEST_CASE("functions of image arrays have gradients and refuse what is no image"
   CHECK_THROWS_AS(image::random_crop(colours(), {1, 3}), ShapeError);
   CHECK_THROWS_AS(image::random_crop(colours(), {3, 5}, {.pad = 1}), ShapeError);
   CHECK_THROWS_AS(image::random_crop(colours(), 1, {.pad = -1}), ValueError);
+  CHECK_THROWS_AS(image::random_crop(colours(), 1, {.pad = (1 << 20) + 1}), ValueError);
   CHECK_THROWS_AS(image::random_resized_crop(colours(), 1, {0, 1}), ValueError);
   CHECK_THROWS_AS(image::adjust_brightness(zeros({1, 1, 4}), 1), ShapeError);
   CHECK_THROWS_AS(image::random_hue(colours(), 1.01), ValueError);

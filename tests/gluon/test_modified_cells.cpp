@@ -193,6 +193,17 @@ TEST_CASE("dynamic_unroll ends each sequence at its length, and drops the same e
   CHECK_THROWS_AS(rnn::dynamic_unroll(*cell, ones({3})), ShapeError);
 }
 
+TEST_CASE("dynamic_unroll of no samples gives none, in a graph as by hand", "[gluon][rnn]") {
+  const auto cell = small_cell();
+  Unrolling net(cell);
+  for (const bool hybrid : {false, true}) {
+    net.hybridize(hybrid);
+    const Arrays none = net.call(Arrays{zeros({0, 5, 2})});
+    CHECK(none[0].shape() == Shape{0, 5, 3});
+    CHECK(none[1].shape() == Shape{0, 3});
+  }
+}
+
 TEST_CASE("An exported dynamic_unroll serves batches of all sizes, as one node and step by step", "[gluon][rnn]") {
   const TemporaryFolder folder;
   const auto lstm = std::make_shared<rnn::LSTMCell>(3, rnn::CellOptions{.input_size = 2});

@@ -199,6 +199,11 @@ TEST_CASE("states are whole for each parameter that was updated, or refused", "[
   REQUIRE(some.erase("1.weight.momentum") == 1);
   CHECK_THROWS_WITH(sgd.load_states(some), contains("lack the entry '1.weight.momentum'"));
   CHECK_NOTHROW(light.load_states(some));  // needs none
+  using gluon::optimizer::DCASGD;
+  Trainer compensated(dict, DCASGD({.momentum = 0.9}));
+  steps(dict, compensated, 1);
+  DCASGD still;
+  CHECK_NOTHROW(still.load_states(compensated.optimizer().states()));  // nor of the momentum that it may keep
 }
 
 TEST_CASE("a step that fails is not counted", "[gluon][trainer]") {

@@ -184,6 +184,64 @@ TEST_CASE("Every optimizer brings a loss down", "[gluon][trainer]") {
   }
 }
 
+TEST_CASE(
+    "Every optimizer keeps its states in the engine of the parameters, whichever the thread's is", "[gluon][trainer]") {
+  for (const Kind& of : all_kinds()) {
+    CAPTURE(of.name);
+    Engine theirs({.workers = 1});
+    const Parameter weight("weight", {.shape = {8}});
+    ParameterDict dict;
+    dict.insert("weight", weight);
+    {
+      const EngineScope there(theirs);
+      weight.set_data(pattern_array({8}));
+    }
+    Trainer trainer(dict, of.make());
+    for (int i = 0; i < 2; ++i) {
+      {
+        const autograd::RecordScope record;
+        sum(square(weight.data())).backward();
+      }
+      CHECK_NOTHROW(trainer.step(1));
+    }
+    theirs.wait_all();
+  }
+}
+
+TEST_CASE("States of a step in a program's own trace are the optimizer's, from run to run", "[gluon][trainer][graph]") {
+  for (const Kind& of : all_kinds()) {
+    if (of.name == std::string("SGLD"))
+      continue;  // which keeps none
+    CAPTURE(of.name);
+    const Parameter weight("weight", {.shape = {8}});
+    weight.set_data(pattern_array({8}));
+    ParameterDict dict;
+    dict.insert("weight", weight);
+    Trainer trainer(dict, of.make());
+    graph::Tracer tracer;
+    const graph::Graph step = tracer.trace([&]() -> Arrays {
+      NDArray loss;
+      {
+        const autograd::RecordScope record;
+        loss = sum(square(weight.data()));
+      }
+      loss.backward();
+      trainer.step(1);
+      return {loss.detach()};
+    });
+    graph::Plan plan(step);
+    const auto run = [&] {
+      (void)plan.run({});
+      return trainer.optimizer().states();
+    };
+    const auto first = run(), second = run();
+    int changed = 0;
+    for (const auto& [name, state] : first)
+      changed += values(state) == values(second.at(name)) ? 0 : 1;
+    CHECK(changed > 0);
+  }
+}
+
 TEST_CASE("SGLD draws samples of a normal posterior of mean 0.5 and variance 1", "[gluon][trainer]") {
   const Parameter weight("weight", {.shape = {4000}});
   weight.set_data(zeros({4000}));

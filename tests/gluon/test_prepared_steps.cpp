@@ -162,6 +162,16 @@ TEST_CASE("a region refuses to record a step with its rates", "[gluon][trainer][
   CHECK(trainer.optimizer().num_updates() == 0);
 }
 
+TEST_CASE("a region refuses to record the noise of SGLD, which it would repeat", "[gluon][trainer][gpu]") {
+  SLUICE_NEEDS_GPUS(1);
+  const ParameterDict dict = two_parameters(gpu(0));
+  Trainer trainer(dict, gluon::optimizer::SGLD());
+  Region region(Engine::current(), gpu(0), "step");
+  trainer.prepare_step(1);
+  CHECK_THROWS_WITH(region.run(0, [&] { trainer.apply_step(); }), contains("SGLD: a region would repeat"));
+  CHECK_NOTHROW(trainer.apply_step());
+}
+
 TEST_CASE("a step that was not prepared, or for other parameters, is refused", "[gluon][trainer]") {
   const ParameterDict dict = two_parameters(cpu());
   Trainer trainer(dict, Adam());

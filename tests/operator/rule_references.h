@@ -231,6 +231,14 @@ inline void follow(const update_rules::Adafactor& r, Followed& p) {
   });
 }
 
+/// The same numbers where no vector begins.
+inline NDArray behind_a_vector(const NDArray& x) {
+  const NDArray room = zeros({x.size() + 1}, {.dtype = x.dtype(), .device = x.device()});
+  const NDArray there = room.slice(0, 1, x.size() + 1).reshape(x.shape());
+  copy_into(x, there);
+  return there;
+}
+
 /// Calls f with one of every rule, and variants that keep other states.
 template <class F>
 void each_rule(const F& f) {

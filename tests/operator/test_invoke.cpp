@@ -123,6 +123,18 @@ TEST_CASE("inputs that cannot be are refused by name", "[operator][invoke][error
   CHECK(sum.to_vector<float>() == std::vector<float>{2, 2});
 }
 
+TEST_CASE("a call that says no device, by inputs or results, is refused", "[operator][invoke][errors]") {
+  static const Operator op = {
+      .name = "nothing_at_all",
+      .inputs = 0,
+      .outputs = -1,
+      .infer = [](const Operator&, std::span<const ArraySpec>, const Attributes&) { return Specs(); },
+      .kernels = {on_cpu([](const KernelCall&) {})},
+  };
+  CHECK_THROWS_AS(invoke(op, {}, {}, {}), ValueError);
+  CHECK_THROWS_WITH(invoke(op, {}, {}, {}), contains("nothing_at_all: neither inputs nor results"));
+}
+
 TEST_CASE("a kernel that wants contiguous operands gets them", "[operator][invoke]") {
   const NDArray x = arange(0, 6).reshape({2, 3}).T();
   CHECK(invoke_one(k_reverse, {x}, {}, {}).to_vector<float>() == std::vector<float>{5, 2, 4, 1, 3, 0});
