@@ -138,6 +138,15 @@ TEST_CASE("an undefined array is missed by what the user wrote", "[gluon][messag
   CHECK_THAT(text, contains("Dense: was called with an undefined NDArray\n  in Dense, called at ") && contains(line));
 }
 
+TEST_CASE("a value that is read while a network is traced says what branches by values", "[gluon][messages]") {
+  nn::Sequential net;
+  net.add(nn::Lambda([](const NDArray& x) { return x.item<float>() > 0 ? x : -x; }));
+  net.hybridize();
+  const std::string text = text_of([&] { net(ones({1})); }), line = at(__LINE__), read = at(__LINE__ - 2);
+  CHECK_THAT(text, contains("item: an array of shape (1,) has no memory") && contains(line) && contains(read));
+  CHECK_THAT(text, contains("where(), cond() and while_loop() branch by values"));  // as programs call them
+}
+
 TEST_CASE("an operator in a block of the user's names its line and the call", "[gluon][messages]") {
   nn::Sequential net;
   net.add(nn::Flatten(), Crooked());
