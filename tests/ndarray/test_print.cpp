@@ -240,3 +240,18 @@ TEST_CASE("Undefined arrays and streams print") {
   REQUIRE(out.str() == "undefined [1 2]");
   REQUIRE_THROWS_AS(NDArray().to_string(), ValueError);
 }
+
+TEST_CASE("What cannot be printed names no line of the library's") {
+  NDArray lost;
+  {
+    Engine engine({.workers = 1});
+    const EngineScope scope(engine);
+    lost = made<double>({1, 2}, {2}, float32);
+  }
+  try {
+    lost.to_string();
+    FAIL("printed");
+  } catch (const EngineStopped& error) {
+    REQUIRE(error.what() == error.message());
+  }
+}
