@@ -1,6 +1,7 @@
 // The books of wait_all and back-pressure: each thread counts what it pushes and finishes for itself.
 #include <sluice/engine/detail/core.h>
 #include <sluice/engine/detail/group_state.h>
+#include <sluice/engine/detail/locate_push.h>
 
 namespace sluice::detail {
 
@@ -26,7 +27,9 @@ void Core::admit(TaskNode* task) {
   const ThisThread& here = this_thread();
   counts(here).refused.add(here.owns_slot());
   leave_epoch(epoch);
-  throw EngineStopped(message("push: task \"", task->name, "\" came after the engine stopped"));  // its handle keeps it
+  EngineStopped error(message("push: task \"", task->name, "\" came after the engine stopped"));  // its handle keeps it
+  locate_push(error, task->site());
+  throw error;
 }
 
 void Core::discard(TaskNode* task) noexcept {

@@ -4,6 +4,7 @@
 #include <boost/system/system_error.hpp>
 
 #include <sluice/engine/detail/failure.h>
+#include <sluice/engine/detail/locate_push.h>
 #include <sluice/engine/error.h>
 #include <sluice/engine/origin.h>
 
@@ -26,6 +27,11 @@ void Error::locate(const std::string& where) {
 }
 
 namespace detail {
+
+void locate_push(Error& error, SourceLocation site) {
+  if (site.line != 0 && Origin::of(site) == nullptr)
+    error.locate(message("at ", site.file, ":", site.line));
+}
 
 namespace {
 

@@ -9,6 +9,7 @@
 #include <sluice/engine/detail/core.h>
 #include <sluice/engine/detail/engine_access.h>
 #include <sluice/engine/detail/group_state.h>
+#include <sluice/engine/detail/locate_push.h>
 #include <sluice/engine/detail/test_faults.h>
 
 namespace sluice::detail {
@@ -99,6 +100,15 @@ bool check_task(const Task& task, Core& core) {
   return commutes;
 }
 
+bool check_task(const Task& task, Core& core, SourceLocation site) {
+  try {
+    return check_task(task, core);
+  } catch (Error& error) {
+    locate_push(error, site);
+    throw;
+  }
+}
+
 // Throws std::bad_alloc, and then has given the block back.
 TaskNode* take_node(AccessNode* block, std::size_t count) {
   try {
@@ -145,7 +155,7 @@ void Core::inherit_from_pusher(const Task& task, TaskNode& node) {
 TaskNode* Core::make_task(const Task& task, TaskKind kind, Closure&& body, SourceLocation site) {
   if (unready_.load(std::memory_order_relaxed)) [[unlikely]]
     prepare_for_pushes(task, kind);
-  const bool commutes = check_task(task, *this);
+  const bool commutes = check_task(task, *this, site);
   const auto count = task.access.size();
   const Origin* const origin = site.origin == 0 ? nullptr : Origin::of(site);
   const Origin::Place* const place = origin == nullptr ? nullptr : &origin->place(site.file);

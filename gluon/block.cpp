@@ -183,6 +183,9 @@ Arrays Block::run(detail::ChildSlot* slot, std::span<const NDArray> inputs, Sour
   const detail::LayerCall call(paths, slot == nullptr ? nullptr : slot->name.c_str(), typeid(*this), site);
   try {
     members().note_call();
+    require(inputs.size() != 1 || inputs[0].defined(), [&] {
+      return message(detail::type_name(typeid(*this)), ": was called with an undefined NDArray");
+    });
     return [&] {  // what a function returns from the middle of a try block it would move
       Arrays outputs = compute(inputs);
       require(!one || outputs.size() == 1, [&] {

@@ -4,6 +4,7 @@
 #include <span>
 #include <vector>
 
+#include <sluice/ndarray/detail/located.h>
 #include <sluice/ndarray/ndarray.h>
 #include <sluice/storage/chunk.h>
 
@@ -46,6 +47,10 @@ SLUICE_API NDArray arange(
     double step = 1,
     const ArrayOptions& options = {},
     SourceLocation site = SourceLocation::current());
+/// 0, 1, ... < stop.
+inline NDArray arange(double stop, const ArrayOptions& options = {}, SourceLocation site = SourceLocation::current()) {
+  return arange(0, stop, 1, options, site);
+}
 
 /// Copies host values of type `from` (row-major) into a new array, cast to options.dtype. The values may go as soon
 /// as the call returns. Throws ShapeError unless shape.size() == n.
@@ -107,6 +112,31 @@ inline NDArray array(
 template <class T>
 NDArray array(std::initializer_list<T> values, Device device = cpu(), SourceLocation site = SourceLocation::current()) {
   return array(values, {static_cast<std::int64_t>(values.size())}, device, site);
+}
+template <class T>
+NDArray array(
+    const std::vector<T>& values,
+    Subscript::Line line = Subscript::Line(SourceLocation::current())) {  // nothing that braces become: array(v, {})
+  return array(values, {static_cast<std::int64_t>(values.size())}, cpu(), line.site());
+}
+/// Row by row: array({{1, 2, 3}, {4, 5, 6}}). Throws ShapeError for rows of other lengths than the first.
+template <int Axes = 2, class T>  // array<float>({}) is a row
+NDArray array(
+    std::initializer_list<std::initializer_list<T>> rows,
+    Device device = cpu(),
+    SourceLocation site = SourceLocation::current()) {
+  return detail::located(site, [&] {
+    const std::size_t columns = rows.size() == 0 ? 0 : rows.begin()->size();
+    std::vector<T> values;
+    values.reserve(rows.size() * columns);
+    for (const auto& row : rows) {
+      require<ShapeError>(row.size() == columns, [&] {
+        return message("array: a row has ", row.size(), " values, the first one ", columns);
+      });
+      values.insert(values.end(), row.begin(), row.end());
+    }
+    return array(values, {static_cast<std::int64_t>(rows.size()), static_cast<std::int64_t>(columns)}, device, site);
+  });
 }
 
 // -- Calls of operators ("copy", "fill"), off the tape -------------------------------------------------------------

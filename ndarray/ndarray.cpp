@@ -34,9 +34,8 @@ void refuse_without_data(const char* op, const ArrayObject& array) {
       ": an array of shape ",
       array.shape,
       " has no memory: it stands for the result of a call that was recorded for later, not run, as while hybridize(), "
-      "export_to() or a TrainStep traces; where() and control::cond() and while_loop() branch by values, "
-      "hybridize(false) "
-      "ends it"));
+      "export_to() or a TrainStep traces; where(), cond() and while_loop() branch by values, hybridize(false) ends "
+      "it"));
 }
 
 }  // namespace detail

@@ -104,8 +104,6 @@ class SLUICE_API NDArray {
       std::int64_t end,
       std::int64_t step = 1,
       SourceLocation site = SourceLocation::current()) const;
-  /// Entry `index` of the first axis, which disappears. Throws IndexError.
-  NDArray operator[](std::int64_t index) const;
   /// Entries and ranges of several axes at once, a[{2, {}, {1, 5}}] for NumPy's a[2, :, 1:5] (ndarray/subscript.h).
   /// A view, but a copy where index arrays or masks are among them, as in NumPy: `a[{mask}] += 1`, whose sum nobody
   /// would see, is a ValueError, add_at() and assign() write here. Throws IndexError for more subscripts than axes and
@@ -113,7 +111,7 @@ class SLUICE_API NDArray {
   /// program is traced, DTypeError for index arrays of another type, ShapeError for masks and index arrays that do not
   /// fit, DeviceError.
   NDArray operator[](std::initializer_list<Subscript> at) const;
-  /// The same of one: a[mask], a[indices], a[k_new_axis].
+  /// The same of one: a[mask], a[indices], a[k_new_axis]; a[2] is entry 2 of the first axis, which disappears.
   NDArray operator[](const Subscript& at) const;
   NDArray expand_dims(int axis, SourceLocation site = SourceLocation::current()) const;
   /// Drops axis `axis`, which must be 1.

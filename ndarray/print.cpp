@@ -115,7 +115,7 @@ std::string NDArray::to_string() const {
   }
   const NDArray printed = object.size > k_threshold ? edges_of(*this) : *this;
   std::vector<std::byte> values(static_cast<std::size_t>(printed.size()) * size_of(object.dtype));
-  printed.read_out(values.data(), object.dtype, printed.size());
+  printed.read_for("to_string", values.data(), object.dtype, printed.size(), {});  // whose line nobody told: not ours
   if (object.shape.ndim() == 0)
     return detail::print_scalar(values.data(), object.dtype);
   auto words = detail::print_elements(values.data(), object.dtype, static_cast<std::size_t>(printed.size()));

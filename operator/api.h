@@ -51,6 +51,7 @@
 #include <sluice/operator/pool/composed.h>
 #include <sluice/operator/pool/pool.h>
 #include <sluice/operator/pool/volume.h>
+#include <sluice/operator/push_task.h>
 #include <sluice/operator/random/distributions.h>
 #include <sluice/operator/random/dropout.h>
 #include <sluice/operator/random/random.h>

@@ -167,15 +167,32 @@ const AttributeValue* FieldSetter::find(const char* name) {
 }
 
 void FieldSetter::refuse(const char* name, const AttributeValue& value, const AttributeValue& now) const {
-  const std::string kind = to_string(now);
-  const bool shows_nothing = kind == "()";
+  // In the order of AttributeValue.
+  constexpr const char* k_kinds[] = {
+      "of another kind",
+      "true or false",
+      "a whole number",
+      "a number",
+      "text",
+      "a type",
+      "a device",
+      "a list of whole numbers",
+      "a list of numbers"};
+  static_assert(std::size(k_kinds) == std::variant_size_v<AttributeValue>);
+  const std::string sample = to_string(now);
+  const bool says_kind_alone = now.index() < 2 || sample == "\"\"";
   throw ValueError(message(
       op_,
       ": the attribute ",
       name,
       " cannot be ",
       to_string(value),
-      shows_nothing ? "; it is a list of numbers, as (1, 2)" : "; it is of the kind of " + kind));
+      "; it is ",
+      k_kinds[now.index()],
+      says_kind_alone ? "" : ", as ",
+      says_kind_alone  ? ""
+      : sample == "()" ? "(1, 2)"
+                       : sample));
 }
 
 void FieldSetter::finish() const {

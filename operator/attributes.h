@@ -98,6 +98,19 @@ bool assign(std::optional<T>& field, const AttributeValue& value) {
   return true;
 }
 
+/// A value of the field's kind, also where an optional one has none.
+template <class T>
+AttributeValue sample_of(const T& field) {
+  return value_of(field);
+}
+template <class T>
+AttributeValue sample_of(const std::optional<T>& field) {
+  if constexpr (std::is_same_v<T, Scalar>)
+    return value_of(field.value_or(T(0)));
+  else
+    return value_of(field.value_or(T()));
+}
+
 /// Hands the named values to the fields of one struct, and then says which did not fit.
 class SLUICE_API FieldSetter {
  public:
@@ -105,7 +118,7 @@ class SLUICE_API FieldSetter {
   template <class T>
   void field(const char* name, T& field) {
     if (const AttributeValue* value = find(name); value != nullptr && !assign(field, *value))
-      refuse(name, *value, value_of(field));
+      refuse(name, *value, sample_of(field));
   }
   /// Throws ValueError where a value was named twice, or is no field's.
   void finish() const;

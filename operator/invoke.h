@@ -1,6 +1,8 @@
 #pragma once
 
+#include <initializer_list>
 #include <span>
+#include <utility>
 
 #include <sluice/operator/operator.h>
 
@@ -18,7 +20,16 @@ SLUICE_API Arrays invoke(
     SourceLocation site,
     std::span<const NDArray> destinations = {});
 
-/// invoke() for operators with one output.
+/// The same of arrays in braces, as programs call operators of their own: all outputs.
+inline Arrays invoke(
+    const Operator& op,
+    std::initializer_list<NDArray> inputs,
+    Attributes attributes = {},
+    SourceLocation site = SourceLocation::current()) {
+  return invoke(op, std::span(inputs.begin(), inputs.size()), std::move(attributes), site);
+}
+
+/// invoke() for operators with one output; of several the first.
 SLUICE_API NDArray
 invoke_one(const Operator& op, std::initializer_list<NDArray> inputs, Attributes attributes, SourceLocation site);
 

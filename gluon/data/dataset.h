@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <initializer_list>
 #include <optional>
 #include <span>
 #include <utility>
@@ -120,6 +121,7 @@ class SLUICE_API ArrayDataset : public Transformable<ArrayDataset> {
   ArrayDataset(const NDArray& data, const NDArray& label) : ArrayDataset(std::vector<NDArray>{data, label}) {}
   /// The same of any number of arrays. Throws ValueError for none.
   explicit ArrayDataset(const std::vector<NDArray>& arrays);
+  ArrayDataset(std::initializer_list<NDArray> arrays) : ArrayDataset(std::vector<NDArray>(arrays)) {}
 
   std::int64_t size() const { return arrays_[0].shape()[0]; }
   std::vector<ArraySpec> specs() const;

@@ -1,8 +1,10 @@
 #pragma once
 
 #include <cstddef>
+#include <initializer_list>
 #include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include <sluice/ndarray/autograd.h>
@@ -56,5 +58,11 @@ SLUICE_API std::vector<NDArray> apply(
     std::shared_ptr<const Function> function,
     std::span<const NDArray> inputs,
     SourceLocation site = SourceLocation::current());
+inline std::vector<NDArray> apply(
+    std::shared_ptr<const Function> function,
+    std::initializer_list<NDArray> inputs,
+    SourceLocation site = SourceLocation::current()) {
+  return apply(std::move(function), std::span(inputs.begin(), inputs.size()), site);
+}
 
 }  // namespace sluice::autograd

@@ -117,7 +117,7 @@ void check_takes(const char* op, const NDArray& destination, const ArraySpec& sp
         op, ": a result of shape ", spec.shape, " does not fit a destination of shape ", destination.shape());
   });
   require<DTypeError>(rank_of(spec.dtype) <= rank_of(destination.dtype()), [&] {
-    return message(op, ": a ", spec.dtype, " result cannot be written to a ", destination.dtype(), " array");
+    return message(op, ": a ", spec.dtype, " result cannot be written to an array of ", destination.dtype());
   });
 }
 

@@ -19,7 +19,10 @@ namespace {
 /// How many of a row of truths are true, for `name`. Waits.
 std::int64_t count_of(const char* name, const NDArray& counted, SourceLocation site) {
   require<ValueError>(counted.object()->buffer != nullptr, [&] {
-    return message(name, ": how many entries there are depends on values, and a program that is traced has none");
+    return message(
+        name,
+        ": how many entries there are depends on values, and a program that is traced has none; where() and "
+        "masked_fill() keep the shape, hybridize(false) ends it");
   });
   return counted.item<std::int64_t>(site);
 }

@@ -248,6 +248,14 @@ NDArray argmin(const NDArray& x, int axis, bool keepdims, SourceLocation site) {
   return reduce(detail::k_argmin, x, ReduceAttributes{{axis}, keepdims}, site);
 }
 
+NDArray argmax(const NDArray& x, SourceLocation site) {
+  return reduce(detail::k_argmax, x, ReduceAttributes{}, site);
+}
+
+NDArray argmin(const NDArray& x, SourceLocation site) {
+  return reduce(detail::k_argmin, x, ReduceAttributes{}, site);
+}
+
 detail::OperatorList detail::reduce_operators() noexcept {
   static constexpr const Operator* list[] = {
 #define REDUCTION(name, ...) &k_row<Reduction::name>,

@@ -34,8 +34,11 @@ namespace sluice {
 /// axes, or none for all: the index then counts their elements row by row.
 SLUICE_API NDArray
 argmax(const NDArray& x, int axis, bool keepdims = false, SourceLocation site = SourceLocation::current());
+/// Of all elements, counted row by row (numpy.argmax without an axis).
+SLUICE_API NDArray argmax(const NDArray& x, SourceLocation site = SourceLocation::current());
 /// Index (int64) of the smallest element along `axis`; otherwise as argmax().
 SLUICE_API NDArray
 argmin(const NDArray& x, int axis, bool keepdims = false, SourceLocation site = SourceLocation::current());
+SLUICE_API NDArray argmin(const NDArray& x, SourceLocation site = SourceLocation::current());
 
 }  // namespace sluice

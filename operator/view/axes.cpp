@@ -217,16 +217,6 @@ NDArray NDArray::slice(int axis, std::int64_t begin, std::int64_t end, std::int6
   });
 }
 
-NDArray NDArray::operator[](std::int64_t index) const {
-  const Shape& from = detail::object_of(*this, "operator[]").shape;
-  require<IndexError>(from.ndim() > 0 && index >= -from[0] && index < from[0], [&] {
-    detail::ShapeWatch::note_error();
-    return message("operator[]: index ", index, " of an array of shape ", from);
-  });
-  const std::int64_t at = index < 0 ? index + from[0] : index;
-  return slice(0, at, at + 1).squeeze(0);
-}
-
 NDArray NDArray::broadcast_to(const Shape& to, SourceLocation site) const {
   return detail::located(site, [&]() -> NDArray {
     detail::object_of(*this, "broadcast_to");

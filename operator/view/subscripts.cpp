@@ -166,7 +166,19 @@ NDArray NDArray::operator[](std::initializer_list<Subscript> at) const {
 }
 
 NDArray NDArray::operator[](const Subscript& at) const {
-  return (*this)[std::initializer_list<Subscript>{at}];
+  if (at.kind() != Subscript::Kind::entry)
+    return (*this)[std::initializer_list<Subscript>{at}];
+  return detail::located(at.site(), [&] {
+    const Shape& from = detail::object_of(*this, "operator[]").shape;
+    const std::int64_t index = at.begin();
+    require<IndexError>(
+        from.ndim() > 0, [&] { return message("operator[]: index ", index, " of an array of no axes"); });
+    require<IndexError>(index >= -from[0] && index < from[0], [&] {
+      return message("operator[]: index ", index, " is out of bounds for axis 0 of shape ", from);
+    });
+    const std::int64_t begin = index < 0 ? index + from[0] : index;
+    return slice(0, begin, begin + 1, 1, at.site()).squeeze(0, at.site());
+  });
 }
 
 const NDArray& NDArray::assign(std::initializer_list<Subscript> at, const NDArray& value, SourceLocation site) const {

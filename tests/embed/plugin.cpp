@@ -22,7 +22,9 @@ struct Power : Operator {
   double factor = 1;
 };
 
-Specs infer(const Operator&, std::span<const ArraySpec> inputs, const Attributes&) {
+Specs infer(const Operator& op, std::span<const ArraySpec> inputs, const Attributes&) {
+  require<DTypeError>(
+      inputs[0].dtype == float32, [&] { return message(op.name, ": takes float32, not ", inputs[0].dtype); });
   return {inputs[0]};
 }
 

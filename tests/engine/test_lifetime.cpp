@@ -204,6 +204,13 @@ TEST_CASE("A Var of another engine, or none, is refused by name") {
   CHECK_THROWS_AS(mine.push({.name = "empty", .access = {read(none)}}, [&] { ran = true; }), ValueError);
   CHECK_THROWS_AS(mine.wait(foreign), ValueError);
   CHECK_THROWS_AS(mine.wait(none), ValueError);
+  other.stop();
+  int line = 0;
+  const std::string empty =
+      text_of_error([&] { line = __LINE__, mine.push({.name = "e", .access = {read(none)}}, [] {}); });
+  CHECK(empty == message("push: task \"e\" names an empty Var\n  at ", __FILE__, ":", line));
+  const std::string late = text_of_error([&] { line = __LINE__, other.push({.name = "late"}, [] {}); });
+  CHECK(late == message("push: task \"late\" came after the engine stopped\n  at ", __FILE__, ":", line));
   mine.wait_all();
   CHECK_FALSE(ran);
   mine.push({.name = "goes on", .access = {write(x)}}, [&] { ran = true; });

@@ -86,6 +86,11 @@ TEST_CASE("operators outside layers name the line where they stand, once", "[glu
   check_line("sum: axis 2", __LINE__, [&] { sum(a, {2}); });
   check_line("argmax: axis 2", __LINE__, [&] { argmax(a, 2); });
   check_line("softmax: axis 2", __LINE__, [&] { softmax(a, 2); });
+  check_line("argmax: the array is undefined", __LINE__, [&] { argmax(undefined); });
+  check_line("operator[]: index 2 is out of bounds for axis 0 of shape (2, 3)", __LINE__, [&] { a[2]; });
+  check_line("operator[]: index 0 of an array of no axes", __LINE__, [&] { a[0][0][0]; });
+  check_line("operator[]: the array is undefined", __LINE__, [&] { undefined[0]; });
+  check_line("array: a row has 1 values, the first one 2", __LINE__, [] { array({{1, 2}, {3}}); });
   check_line("transpose: axes", __LINE__, [&] { a.transpose({0}); });
   check_line("squeeze: axis 0", __LINE__, [&] { a.squeeze(0); });
   check_line("broadcast_to", __LINE__, [&] { a.broadcast_to({5}); });
@@ -96,7 +101,7 @@ TEST_CASE("operators outside layers name the line where they stand, once", "[glu
   check_line("assign: ", __LINE__, [&] { a.assign(undefined); });
   check_line("assign: an array of shape (4,) does not broadcast", __LINE__, [&] { a.assign(zeros({4})); });
   NDArray whole = zeros({2}, {.dtype = int32});
-  check_line("add: a float32 result", __LINE__, [&] { whole += 1.5; });
+  check_line("add: a float32 result cannot be written to an array of int32", __LINE__, [&] { whole += 1.5; });
   check_line("multiply: a float32 result", __LINE__, [&] { whole[0] *= 1.5; });
   check_line("attach_grad: an array of int32", __LINE__, [&] { whole.attach_grad(); });
   check_line("add_hook: an array", __LINE__, [&] { autograd::add_hook(a, [](const NDArray& dy) { return dy; }); });
@@ -128,6 +133,18 @@ TEST_CASE("an undefined array is missed by what the user wrote", "[gluon][messag
   check_line("softmax: the array is undefined", __LINE__, [&] { softmax(undefined); });
   check_line("item: the array is undefined", __LINE__, [&] { undefined.item<float>(); });
   check_line("to_vector: the array is undefined", __LINE__, [&] { undefined.to_vector<float>(); });
+  const nn::Dense dense(2);
+  const std::string text = text_of([&] { dense(undefined); }), line = at(__LINE__);
+  CHECK_THAT(text, contains("Dense: was called with an undefined NDArray\n  in Dense, called at ") && contains(line));
+}
+
+TEST_CASE("a value that is read while a network is traced says what branches by values", "[gluon][messages]") {
+  nn::Sequential net;
+  net.add(nn::Lambda([](const NDArray& x) { return x.item<float>() > 0 ? x : -x; }));
+  net.hybridize();
+  const std::string text = text_of([&] { net(ones({1})); }), line = at(__LINE__), read = at(__LINE__ - 2);
+  CHECK_THAT(text, contains("item: an array of shape (1,) has no memory") && contains(line) && contains(read));
+  CHECK_THAT(text, contains("where(), cond() and while_loop() branch by values"));  // as programs call them
 }
 
 TEST_CASE("an operator in a block of the user's names its line and the call", "[gluon][messages]") {

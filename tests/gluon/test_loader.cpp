@@ -155,6 +155,16 @@ TEST_CASE("batches are made ahead, as many as prefetch says", "[gluon][data]") {
   }
 }
 
+TEST_CASE("a dataset of arrays in braces is one of these arrays", "[gluon][data]") {
+  const NDArray x = arange(4).reshape({4, 1}), y = arange(4);
+  CHECK(ArrayDataset({x, y}).specs().size() == 2);
+  CHECK(ArrayDataset({x}).specs().size() == 1);
+  const ArrayDataset three{x, y, y};
+  CHECK(three.specs().size() == 3);
+  CHECK(ArrayDataset(three).size() == 4);
+  CHECK_THROWS_AS(ArrayDataset({x, arange(3)}), ShapeError);
+}
+
 TEST_CASE("a dataset's arrays are read in order with what is written to them", "[gluon][data]") {
   NDArray x = zeros({4, 1});
   DataLoader loader(ArrayDataset(x, zeros({4})), {.batch_size = 4});

@@ -95,6 +95,19 @@ TEST_CASE("Infinities and NaNs line up") {
       " [ 2.  3.]]");
 }
 
+TEST_CASE("Arrays of C++ values: rows, vectors, and counts up to a number") {
+  REQUIRE(array({{1, 2, 3}, {4, 5, 6}}).to_string() == "[[1 2 3]\n [4 5 6]]");
+  REQUIRE(array({{true, false}}).dtype() == bool_);
+  REQUIRE(array<float>({}).shape() == Shape{0});
+  REQUIRE_THROWS_AS(array({{1.F, 2.F}, {3.F}}), ShapeError);
+  REQUIRE(array(std::vector<double>{0.5, 1}).to_string() == "[0.5 1. ]");
+  REQUIRE(array(std::vector<bool>{true, false}).dtype() == bool_);
+  REQUIRE(array(std::vector<int>{7}, {}).shape() == Shape{});
+  REQUIRE(arange(3).to_string() == "[0. 1. 2.]");
+  REQUIRE(arange(2, {.dtype = int64}).dtype() == int64);
+  REQUIRE(arange(-1).size() == 0);
+}
+
 TEST_CASE("Arrays without axes print as numbers") {
   REQUIRE(made<double>({1.5}, {}, float32).to_string() == "1.5");
   REQUIRE(made<double>({0.10000000149011612}, {}, float32).to_string() == "0.1");
@@ -226,4 +239,19 @@ TEST_CASE("Undefined arrays and streams print") {
   out << NDArray() << ' ' << array<int>({1, 2});
   REQUIRE(out.str() == "undefined [1 2]");
   REQUIRE_THROWS_AS(NDArray().to_string(), ValueError);
+}
+
+TEST_CASE("What cannot be printed names no line of the library's") {
+  NDArray lost;
+  {
+    Engine engine({.workers = 1});
+    const EngineScope scope(engine);
+    lost = made<double>({1, 2}, {2}, float32);
+  }
+  try {
+    lost.to_string();
+    FAIL("printed");
+  } catch (const EngineStopped& error) {
+    REQUIRE(error.what() == error.message());
+  }
 }

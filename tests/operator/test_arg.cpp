@@ -168,6 +168,16 @@ TEST_CASE("On a GPU the best may stand in any piece, and what is as bad as can b
   CHECK(argmin(least, 0).item<std::int64_t>() == 0);
 }
 
+TEST_CASE("argmax and argmin of all elements count them row by row", "[operator][reduce][arg]") {
+  const NDArray x = coarse({3, 5, 4}, DType::float32, false);
+  for (const NDArray& seen : {x, x.transpose({2, 0, 1})}) {
+    CHECK(argmax(seen).item<std::int64_t>() == argmax(seen.reshape({-1}), 0).item<std::int64_t>());
+    CHECK(argmin(seen).item<std::int64_t>() == argmin(seen.reshape({-1}), 0).item<std::int64_t>());
+  }
+  CHECK(argmax(zeros({2, 2})).shape() == Shape{});
+  CHECK_THROWS_AS(argmax(zeros({0, 2})), ValueError);
+}
+
 TEST_CASE("argmax and argmin by name count several axes row by row", "[operator][reduce][arg]") {
   const auto found = [](const char* name, const NDArray& x, const char* attributes) {
     const Operator& op = *find_operator(name);

@@ -158,11 +158,14 @@ TEST_CASE("attributes are made from named values; what does not fit is refused",
   CHECK(refused([&] { make({{"flag", true}, {"flag", false}}); }) == "every: the attribute flag is given twice");
   CHECK(refused([&] {
           make({{"count", 2.5}});
-        }) == "every: the attribute count cannot be 2.5; it is of the kind of -3");
+        }) == "every: the attribute count cannot be 2.5; it is a whole number, as -3");
+  CHECK(refused([&] {
+          make({{"maybe", std::string("much")}});
+        }) == "every: the attribute maybe cannot be \"much\"; it is a number, as 0.0");
   // A list that is empty by default shows nothing of its kind.
   CHECK(refused([] {
           parse_attributes(*find_operator("sum"), "axes=1");
-        }) == "sum: the attribute axes cannot be 1; it is a list of numbers, as (1, 2)");
+        }) == "sum: the attribute axes cannot be 1; it is a list of whole numbers, as (1, 2)");
   CHECK(refused([&] { make({{"flag", std::int64_t{1}}}); }) != "");
   CHECK(refused([&] { make({{"rate", std::string("1")}}); }) != "");
   CHECK(refused([&] { make({{"count", std::monostate()}}); }) != "");

@@ -62,7 +62,7 @@ TEST_CASE("A function of one's own gives values, and gradients as its backward s
   Grads out;
   {
     const autograd::RecordScope record;
-    out = autograd::apply(k_function, std::vector{a, b});
+    out = autograd::apply(k_function, {a, b});
   }
   CHECK(out[0].to_vector<float>() == Values{4, 10, 24});
   const Grads grads = autograd::grad(std::vector{out[0]}, std::vector{a, b}, {}, {.retain_graph = true});
@@ -97,7 +97,7 @@ TEST_CASE("A function off the tape keeps nothing, and gives new handles", "[auto
   Grads same;
   {
     const autograd::RecordScope record;
-    same = autograd::apply(through, std::vector{a});
+    same = autograd::apply(through, {a});
   }
   CHECK(!same[0].same(a));
   CHECK(!autograd::on_tape(same[1]));  // integers have no gradient

@@ -228,6 +228,16 @@ TEST_CASE("what fails in a gradient names the line of the forward operator", "[o
   CHECK_THROWS_WITH(z.backward(), contains("in the gradient of \"refuses_back\"") && contains(place));
 }
 
+TEST_CASE("arrays in braces are inputs, and all outputs come back", "[operator][invoke]") {
+  const Operator& halves = *find_operator("modf");
+  const Arrays parts = invoke(halves, {array({1.5F, -2.25F})});
+  REQUIRE(parts.size() == 2);
+  CHECK(parts[0].to_string() == "[ 0.5  -0.25]");
+  CHECK(parts[1].to_string() == "[ 1. -2.]");
+  CHECK_THROWS_WITH(
+      invoke(halves, {}), contains("modf: takes 1 inputs, was given 0\n  at ") && contains("test_invoke.cpp:"));
+}
+
 TEST_CASE("views record the line where they stand, T() too", "[operator][invoke][errors]") {
   NDArray x = ones({2, 3});
   x.attach_grad();
