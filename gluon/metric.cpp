@@ -144,6 +144,10 @@ double SumMetric::value(SourceLocation site) const {
 // Shapes are compared unseen: what a step is traced for holds for batches of other sizes.
 NDArray Accuracy::measure(const NDArray& labels, const NDArray& predictions) {
   const Shape &wanted = unseen_shape(labels), &given = unseen_shape(predictions);
+  require<IndexError>(given == wanted || (axis_ >= -given.ndim() && axis_ < given.ndim()), [&] {
+    return message(
+        "Accuracy: predictions ", given, " have no axis ", axis_, "; labels, here ", wanted, ", are given first");
+  });
   const NDArray guesses =
       given == wanted ? predictions : argmax(predictions, normal_axis(axis_, given.ndim(), "Accuracy"));
   require<ShapeError>(unseen_shape(guesses) == wanted, [&] {

@@ -46,6 +46,12 @@ std::int64_t Shape::size_of_many() const {
   return product;
 }
 
+std::int64_t Shape::at(int axis) const {
+  require<IndexError>(
+      axis >= -ndim_ && axis < ndim_, [&] { return message("Shape: there is no entry ", axis, " in ", *this); });
+  return dims_[axis < 0 ? axis + ndim_ : axis];
+}
+
 void Shape::push_back(std::int64_t dim) {
   check_ndim(static_cast<std::size_t>(ndim_) + 1);
   dims_[ndim_++] = dim;

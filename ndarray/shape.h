@@ -28,9 +28,11 @@ class SLUICE_API Shape {
 
   int ndim() const noexcept { return ndim_; }
   bool empty() const noexcept { return ndim_ == 0; }
-  /// Entry `axis`; negative axes are not taken here (see normal_axis).
+  /// Entry `axis`, which must be there: nothing is checked, and negative axes are not taken. at() does both.
   std::int64_t operator[](int axis) const noexcept { return dims_[axis]; }
   std::int64_t& operator[](int axis) noexcept { return dims_[axis]; }
+  /// Entry `axis`, from the back where it is negative: at(-1) is NumPy's shape[-1]. Throws IndexError.
+  std::int64_t at(int axis) const;
   const std::int64_t* begin() const noexcept { return dims_; }
   const std::int64_t* end() const noexcept { return dims_ + ndim_; }
   std::int64_t back() const noexcept { return dims_[ndim_ - 1]; }

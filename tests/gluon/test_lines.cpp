@@ -108,7 +108,9 @@ TEST_CASE("operators outside layers name the line where they stand, once", "[glu
   check_line("save: the array \"x\"", __LINE__, [&] { save("x.npz", {{"x", undefined}}); });
   check_line("there is no such file", __LINE__, [&] { load("none/of/those.npz"); });
   check_line("eye: rows", __LINE__, [&] { eye(-1); });
-  check_line("Accuracy: labels", __LINE__, [&] { gluon::metric::Accuracy().update(zeros({5}), a); });
+  gluon::metric::Accuracy right;
+  check_line("(3,) have no axis 1; labels, here (2, 3), are given first", __LINE__, [&] { right.update(a, a[0]); });
+  check_line("Accuracy: labels", __LINE__, [&] { right.update(zeros({5}), a); });
 }
 
 TEST_CASE("products with derivatives name the line where they stand, once", "[gluon][messages]") {

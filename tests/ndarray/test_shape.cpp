@@ -97,3 +97,13 @@ TEST_CASE("Walks visit every element of every operand once, in any division") {
     }
   }
 }
+
+TEST_CASE("at() counts from both ends and refuses what is not there") {
+  const Shape shape{2, 3, 5};
+  CHECK(shape.at(0) == 2);
+  CHECK(shape.at(-1) == 5);
+  CHECK(shape.at(-3) == 2);
+  CHECK_THROWS_AS(shape.at(3), IndexError);
+  CHECK_THROWS_AS(shape.at(-4), IndexError);
+  CHECK_THROWS_AS(Shape{}.at(0), IndexError);
+}

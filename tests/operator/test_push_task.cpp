@@ -1,5 +1,7 @@
 // Tasks of a program's own on arrays, beside operators.
 #include <stdexcept>
+#include <string>
+#include <vector>
 
 #include <sluice/operator/api.h>
 
@@ -95,6 +97,20 @@ TEST_CASE("backward finds out that a task wrote what it needs", "[operator][push
   }
   push_task({.name = "f"}, {.writes = {x}}, [](const ArrayCall& call) { call.writes[0].as<float>()[0] = 5; });
   CHECK_THROWS_AS(y.backward(), AutogradError);
+}
+
+TEST_CASE("a task on arrays of a GPU is given a stream of that GPU", "[operator][push_task][gpu]") {
+  SLUICE_NEEDS_GPUS(1);
+  const NDArray x = ones({8}, {.device = gpu()}), y = zeros({8}, {.device = gpu()}), here = ones({8});
+  bool right = false;
+  push_task({.name = "f"}, {.reads = {x}, .writes = {y}}, [&](const ArrayCall& call) {
+    right = call.queue.device() == gpu() && call.queue.stream() != nullptr;
+  });
+  CHECK(y.to_vector<float>() == std::vector<float>(8));  // behind it
+  CHECK(right);
+  CHECK_THROWS_WITH(
+      push_task({.name = "f"}, {.reads = {x}, .writes = {here}}, [](const ArrayCall&) {}),
+      contains("push_task \"f\": its arrays are on gpu(0) and cpu(0)"));
 }
 
 }  // namespace sluice::test
