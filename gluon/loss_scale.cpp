@@ -9,7 +9,6 @@
 #include <sluice/operator/concat/concat.h>
 #include <sluice/operator/elementwise/elementwise.h>
 #include <sluice/operator/gather/gather.h>
-#include <sluice/operator/gather/indexing.h>
 #include <sluice/operator/sink.h>
 
 namespace sluice::gluon::optimizer {
@@ -63,7 +62,8 @@ void Optimizer::make_counts(const Step& step) {
     taken.counts = taken.counts.defined() ? concat({taken.counts, added}, 0, step.site) : added;
   }
   taken_ = std::move(taken);
-  places_of(step);
+  if (places_of(step).defined())
+    chosen_of(step);
 }
 
 bool Optimizer::are_counted(const Step& step) const {
@@ -83,6 +83,20 @@ NDArray Optimizer::places_of(const Step& step) {
     places.push_back(std::find(taken_.names.begin(), taken_.names.end(), name) - taken_.names.begin());
   const CallSinkScope nobody(nullptr);
   kept = array(places, {std::ssize(places)}, taken_.counts.device(), step.site);
+  return kept;
+}
+
+// 1 for each that is counted and belongs to the step, otherwise 0. Others that come to be counted stand behind them.
+NDArray Optimizer::chosen_of(const Step& step) {
+  NDArray& kept = numbers_[names_of(step.parameters)].chosen;
+  if (kept.defined() && kept.size() == std::ssize(taken_.names) && kept.device() == taken_.counts.device())
+    return kept;
+  std::vector<double> chosen(taken_.names.size(), 0);
+  for (const auto& [name, parameter] : step.parameters)
+    chosen[static_cast<std::size_t>(std::find(taken_.names.begin(), taken_.names.end(), name) - taken_.names.begin())] =
+        1;
+  const CallSinkScope nobody(nullptr);
+  kept = array(chosen, {std::ssize(chosen)}, taken_.counts.device(), step.site);
   return kept;
 }
 
@@ -110,16 +124,8 @@ NDArray Optimizer::counted_by(const Step& step) {
                                              : ones({1}, {.dtype = float64, .device = taken_.counts.device()}, site);
   if (are_named(taken_.names, step.parameters))
     return taken;
-  std::vector<double> chosen(taken_.names.size(), 0);
-  for (const auto& [name, parameter] : step.parameters)
-    chosen[static_cast<std::size_t>(std::find(taken_.names.begin(), taken_.names.end(), name) - taken_.names.begin())] =
-        1;
-  const auto made = [&] {
-    const CallSinkScope nobody(nullptr);
-    return array(chosen, {std::ssize(chosen)}, taken_.counts.device(), site);
-  };
   // By no operator that asks for memory when it runs: its lack would fail the counts alone.
-  return multiply(made(), taken, site);
+  return multiply(chosen_of(step), taken, site);
 }
 
 }  // namespace sluice::gluon::optimizer

@@ -162,7 +162,7 @@ void Optimizer::cancel(std::span<const ParameterDict::Entry> parameters) {
 std::vector<NDArray> Optimizer::step_arrays(std::span<const ParameterDict::Entry> parameters) const {
   std::vector<NDArray> arrays;
   if (const auto numbers = numbers_.find(names_of(parameters)); numbers != numbers_.end())
-    arrays.insert(arrays.end(), {numbers->second.array, numbers->second.places});
+    arrays.insert(arrays.end(), {numbers->second.array, numbers->second.places, numbers->second.chosen});
   if (guards() && guard_.defined())
     arrays.push_back(guard_);
   arrays.insert(arrays.end(), {loss_scale_, taken_.counts});

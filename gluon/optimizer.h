@@ -158,6 +158,7 @@ class SLUICE_API Optimizer {
   void make_counts(const Step& step);
   bool are_counted(const Step& step) const;
   NDArray places_of(const Step& step);
+  NDArray chosen_of(const Step& step);
   NDArray rescaled_numbers(const Step& step);
   NDArray counted_by(const Step& step);
   void apply_guarded(Step& step);
@@ -188,6 +189,7 @@ class SLUICE_API Optimizer {
     NDArray array = {};
     std::vector<double> values = {};
     NDArray places = {};  // of these parameters in taken_
+    NDArray chosen = {};  // as many as are counted there, 1 for these parameters
   };
   std::map<std::vector<std::string>, Numbers> numbers_;  // by the names of the parameters prepared together
 };

@@ -134,7 +134,7 @@ void Optimizer::load_states(const States& states) {
   num_updates_ = number;
   taken_ = {};
   for (auto& [names, numbers] : numbers_)
-    numbers.places = {};
+    numbers.places = numbers.chosen = {};
 }
 
 }  // namespace sluice::gluon::optimizer
