@@ -1,5 +1,7 @@
 // amp::GradScaler when batches fail and memory runs out: what a step did not do, it may do later.
+#include <algorithm>
 #include <cmath>
+#include <map>
 #include <memory>
 #include <optional>
 #include <stdexcept>
@@ -152,6 +154,74 @@ TEST_CASE("A scaled step that gets no memory is not made by halves", "[gluon][am
 TEST_CASE("A scaled step that gets no memory on a GPU is not made by halves", "[gluon][amp][gpu]") {
   SLUICE_NEEDS_GPUS(1);
   check_scarce_steps(gpu());
+}
+
+TEST_CASE("Which parameters a step counts is told the device once", "[gluon][amp]") {
+  const ScaledTraining training(optimizers()["Adam"]);
+  GradScaler scaler;
+  training.scaled(scaler, {0});
+  auto all = training.net.collect_params();
+  all["0.weight"].set_grad_req(GradReq::null);
+  std::vector<gluon::ParameterDict::Entry> others;
+  std::vector<double> mask;
+  for (const auto& entry : all) {
+    mask.push_back(entry.first == "0.weight" ? 0 : 1);
+    if (mask.back() == 1)
+      others.push_back(entry);
+  }
+  const auto kept = [&] {
+    std::vector<const void*> objects;
+    for (const NDArray& array : training.trainer->optimizer().step_arrays(others))
+      objects.push_back(array.object());
+    return objects;
+  };
+  training.scaled(scaler, {1});
+  const std::vector<const void*> after_one = kept();
+  training.scaled(scaler, {2});
+  training.scaled(scaler, {3});
+  CHECK(kept() == after_one);
+  const auto chosen = [&](const NDArray& array) {
+    return array.dtype() == float64 && array.to_vector<double>() == mask;
+  };
+  const std::vector<NDArray> arrays = training.trainer->optimizer().step_arrays(others);
+  CHECK(std::count_if(arrays.begin(), arrays.end(), chosen) == 1);
+  const auto states = training.trainer->states();
+  CHECK(values(states.at("0.weight.num_updates")) == std::vector<float>{1});
+  CHECK(values(states.at("1.weight.num_updates")) == std::vector<float>{4});
+}
+
+TEST_CASE("Parameters that come to be counted later change what steps of others count", "[gluon][amp]") {
+  const ScaledTraining training(optimizers()["Adam"]);
+  GradScaler scaler;
+  auto all = training.net.collect_params();
+  const auto step_without = [&](const std::vector<std::string>& frozen) {
+    for (const auto& [name, parameter] : all)
+      all[name].set_grad_req(GradReq::write);
+    for (const std::string& name : frozen)
+      all[name].set_grad_req(GradReq::null);
+    training.scaled(scaler, {0, 0});
+  };
+  const auto counts = [&] {
+    std::map<std::string, float> found;
+    const auto states = training.trainer->optimizer().states();
+    for (const auto& [name, parameter] : all) {
+      const auto count = states.find(name + ".num_updates");
+      found[name] = count == states.end() ? 0 : values(count->second)[0];
+    }
+    return found;
+  };
+  using Counts = std::map<std::string, float>;
+  step_without({"0.weight"});
+  step_without({"0.weight", "1.weight"});
+  CHECK(counts() == Counts{{"0.weight", 0}, {"0.bias", 2}, {"1.weight", 1}, {"1.bias", 2}});
+  step_without({});
+  step_without({"0.weight", "1.weight"});
+  CHECK(counts() == Counts{{"0.weight", 1}, {"0.bias", 4}, {"1.weight", 2}, {"1.bias", 4}});
+  training.trainer->optimizer().load_states(training.trainer->optimizer().states());
+  step_without({"1.weight"});  // in another order than before
+  step_without({});
+  step_without({"0.weight", "1.weight"});
+  CHECK(counts() == Counts{{"0.weight", 3}, {"0.bias", 7}, {"1.weight", 3}, {"1.bias", 7}});
 }
 
 TEST_CASE("A scale is moved to a GPU with its count, or stays", "[gluon][amp][gpu]") {
