@@ -99,7 +99,7 @@ std::size_t Optimizer::place_of(const std::string& name) const {
 NDArray Optimizer::places_of(const Step& step) {
   if (are_named(taken_.names, step.parameters))
     return {};
-  NDArray& kept = numbers_[names_of(step.parameters)].places;
+  NDArray& kept = numbers_for(step).places;
   if (kept.defined() && kept.device() == taken_.counts.device())
     return kept;
   std::vector<std::int64_t> places;
@@ -115,7 +115,7 @@ NDArray Optimizer::places_of(const Step& step) {
 NDArray Optimizer::chosen_of(const Step& step) {
   if (are_named(taken_.names, step.parameters))
     return {};
-  NDArray& kept = numbers_[names_of(step.parameters)].chosen;
+  NDArray& kept = numbers_for(step).chosen;
   if (kept.defined() && kept.size() == std::ssize(taken_.names) && kept.device() == taken_.counts.device())
     return kept;
   std::vector<double> chosen(taken_.names.size(), 0);

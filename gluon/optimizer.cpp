@@ -117,6 +117,8 @@ void Optimizer::update(std::span<const ParameterDict::Entry> parameters, double 
   make_counts(step);
   if (sluice::detail::calls_are_taken() || is_scaled())
     write_numbers(step);
+  if (sluice::detail::calls_are_taken())
+    numbers_for(step).is_recorded = true;
   make_guard(step);
   apply_guarded(step);
   count(step);
@@ -138,6 +140,7 @@ void Optimizer::prepare(std::span<const ParameterDict::Entry> parameters, double
   make_counts(step);
   make_guard(step);
   write_numbers(step);
+  numbers_for(step).is_recorded = true;
   count(step);
 }
 
@@ -276,13 +279,30 @@ void Optimizer::apply_guarded(Step& step) {
     taken_.counts += Operand(counted, step.site);  // in place: where the step fails they are as they were
 }
 
+// Steps of ever other parameters, as where some have no gradient, must not make it grow without end.
+Optimizer::Numbers& Optimizer::numbers_for(const Step& step) {
+  constexpr std::ptrdiff_t k_most = 32;
+  const auto [found, is_new] = numbers_.try_emplace(names_of(step.parameters));
+  found->second.used = ++uses_;
+  const auto may_go = [](const auto& one) { return !one.second.is_recorded; };
+  if (is_new && std::count_if(numbers_.begin(), numbers_.end(), may_go) > k_most) {
+    auto oldest = found;
+    for (auto one = numbers_.begin(); one != numbers_.end(); ++one) {
+      if (may_go(*one) && one->second.used < oldest->second.used)
+        oldest = one;
+    }
+    numbers_.erase(oldest);
+  }
+  return found->second;
+}
+
 void Optimizer::write_numbers(Step& step) {
   const CallSinkScope nobody(nullptr);
   if (taken_.counts.defined() && counts_steps())
     step.numbers.assign(step.numbers.size(), k_late_step);
   const std::vector<double> values = numbers_of(step);
   const Device device = step.weights.front().device();
-  Numbers& kept = numbers_[names_of(step.parameters)];
+  Numbers& kept = numbers_for(step);
   if (!kept.array.defined() || kept.array.size() != std::ssize(values) || kept.array.device() != device)
     kept.array =
         array(values, {std::ssize(values)}, device, step.site);  // what was recorded there holds old weights too

@@ -168,6 +168,9 @@ class SLUICE_API Optimizer {
   void follow_schedule();
   void count(const Step& step);
   void refuse_in_region() const;
+  struct Numbers;
+  /// Of these parameters: kept where a step of them was recorded, else as long as few others came since.
+  Numbers& numbers_for(const Step& step);
   /// Its numbers to memory, of these parameters always the same memory.
   void write_numbers(Step& step);
 
@@ -192,8 +195,11 @@ class SLUICE_API Optimizer {
     std::vector<double> values = {};
     NDArray places = {};  // of these parameters in taken_
     NDArray chosen = {};  // 1 of these, 0 of the others there
+    std::uint64_t used = 0;
+    bool is_recorded = false;  // a step that runs again may read it
   };
-  std::map<std::vector<std::string>, Numbers> numbers_;  // by the names of the parameters prepared together
+  std::map<std::vector<std::string>, Numbers> numbers_;  // by the names of the parameters that step together
+  std::uint64_t uses_ = 0;
 };
 
 }  // namespace sluice::gluon::optimizer

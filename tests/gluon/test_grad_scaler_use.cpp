@@ -8,6 +8,7 @@
 
 #include <sluice/gluon/amp/grad_scaler.h>
 #include <sluice/operator/autocast.h>
+#include <sluice/storage/storage.h>
 
 #include "tests/gluon/scaled_training.h"
 
@@ -224,4 +225,36 @@ TEST_CASE("Scalers refuse what cannot be", "[gluon][amp]") {
   scaler.step(*training.trainer, 4);  // its own, which updates by itself
   scaler.update();
   CHECK(scaler.clean_steps().item<std::int64_t>() == 3);
+}
+
+// Of experts, say, of which each batch asks some.
+TEST_CASE("Scaled steps of ever other parameters take no more memory", "[gluon][amp]") {
+  Engine engine({.workers = 1});
+  const EngineScope here(engine);
+  std::vector<Parameter> all;
+  ParameterDict dict;
+  for (int i = 0; i < 8; ++i) {
+    all.emplace_back("weight", gluon::ParameterOptions{.shape = {2}});
+    all.back().set_data(ones({2}));
+    dict.insert(message(i), all.back());
+  }
+  Trainer trainer(dict, Adam());
+  amp::init_trainer(trainer);
+  const auto bytes_after = [&](unsigned first, unsigned last) {
+    for (unsigned some = first; some <= last; ++some) {
+      NDArray loss = zeros({});
+      {
+        const autograd::RecordScope record;
+        for (unsigned i = 0; i < 8; ++i)
+          loss = (some >> i & 1) != 0 ? loss + sum(all[i].data()) : loss;
+      }
+      amp::scale_loss(loss, trainer).backward();
+      trainer.step(1, true);
+    }
+    engine.wait_all();
+    return Storage::of(engine).pool(cpu()).stats().active;
+  };
+  const std::size_t before = bytes_after(128, 191);  // in which all have come
+  CHECK(bytes_after(192, 255) <= before + 2048);
+  CHECK(bytes_after(1, 127) <= before + 2048);
 }
