@@ -140,6 +140,24 @@ struct FieldGetter {
   std::vector<NamedValue> values;
 };
 
+/// Hands on fields as they are read, whatever the visitor asks for.
+template <class V>
+struct ConstFields {
+  V& visitor;
+  template <class T>
+  void field(const char* name, const T& field) {
+    visitor.field(name, field);
+  }
+};
+
+/// Hands the fields of a struct that others share to `visitor`, as constants. visit() is one function for reading and
+/// writing: it walks over a copy.
+template <class A, class V>
+void read_fields(const A& attributes, V& visitor) {
+  A copy = attributes;
+  copy.visit(ConstFields<V>{visitor});
+}
+
 }  // namespace detail
 
 /// What is known of an attribute struct without its C++ type. One constant a struct: attribute_type<A>.
@@ -241,9 +259,8 @@ namespace detail {
 
 template <class A>
 std::vector<NamedValue> values_of(const void* attributes) {
-  A copy = *static_cast<const A*>(attributes);  // visit() is one function for reading and writing
   FieldGetter getter;
-  copy.visit(getter);
+  read_fields(*static_cast<const A*>(attributes), getter);
   return std::move(getter.values);
 }
 

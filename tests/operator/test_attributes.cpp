@@ -2,6 +2,8 @@
 #include <cmath>
 #include <limits>
 #include <locale>
+#include <type_traits>
+#include <utility>
 
 #include <sluice/operator/api.h>
 
@@ -47,6 +49,39 @@ void nothing(const KernelCall&) {}
 
 const Operator k_every{
     .name = "every", .attributes = &attribute_type<EveryKind>, .infer = same_spec, .kernels = {on_cpu(nothing)}};
+
+/// Does not compile where what it visits could be changed.
+struct Reader {
+  int fields = 0;
+
+  template <class T>
+  void field(const char*, T&) {
+    static_assert(std::is_const_v<T>, "visitors of attributes that calls share get constants");
+    ++fields;
+  }
+};
+
+template <class A>
+concept VisitedWhereItLies = requires(const A& attributes, Reader& v) {
+  attributes.visit(v);
+};
+static_assert(!VisitedWhereItLies<EveryKind>);
+static_assert(!VisitedWhereItLies<NoAttributes>);
+static_assert(std::is_same_v<decltype(std::declval<const Attributes&>().as<EveryKind>()), const EveryKind&>);
+
+/// Whose visit() itself writes. `Beside` makes it one that lies in place, or one that is shared.
+template <class Beside>
+struct Restless {
+  std::int64_t count = 0;
+  Beside beside = {};
+
+  template <class V>
+  void visit(V&& v) {
+    v.field("count", count);
+    ++count;
+    beside = {};
+  }
+};
 
 const EveryKind& as_every(const Attributes& attributes) {
   return attributes.as<EveryKind>();
@@ -205,6 +240,28 @@ TEST_CASE("a call without its attributes, or with another operator's, is refused
   CHECK(refused([&] {
           invoke_one(*find_operator("sum"), {x}, {}, {});
         }) == "sum: takes the attributes axes, keepdims; was given none");
+}
+
+TEST_CASE("who visits attributes that calls share cannot change them", "[operator][attributes]") {
+  Reader visitor;
+  const Attributes every = Attributes::of(EveryKind{}), also = every;
+  detail::read_fields(as_every(also), visitor);
+  CHECK(visitor.fields == 11);
+  CHECK(every.values() == Attributes::of(EveryKind{}).values());
+
+  const auto stays = [](const auto& restless) {
+    using A = std::decay_t<decltype(restless)>;
+    const Attributes shared = Attributes::of(restless), other = shared;
+    const std::vector<NamedValue> values = other.values();
+    CHECK(other.values() == values);
+    CHECK(to_string(other) == "count=0");
+    CHECK(shared.values() == values);
+    CHECK(shared.template as<A>().count == 0);
+    CHECK(shared.template as<A>().beside == restless.beside);
+  };
+  static_assert(Attributes::k_in_place<Restless<double>> && !Attributes::k_in_place<Restless<std::string>>);
+  stays(Restless<double>{.beside = 3});
+  stays(Restless<std::string>{.beside = "what others read"});
 }
 
 TEST_CASE("an operator is run by its name and the text of its attributes", "[operator][attributes]") {
