@@ -55,7 +55,7 @@ def main():
         if names is not None:
             flags = [f"-gencode=arch=compute_{n},code=sm_{n}" for n in names]
             flags += [f"-gencode=arch=compute_{ptx},code=compute_{ptx}"] if ptx else []
-            flags += ["--compress-mode=size"] + (["--Ofast-compile=max"] if quick and codes == CUDA_13 else [])
+            flags += [f"--compress-mode={'balance' if quick else 'size'}"] + (["--Ofast-compile=max"] if quick and codes == CUDA_13 else [])
             wanted = " ".join(flags) + f"\n{ptx}\n"
         good = done.returncode != 0 if wanted is None else done.returncode == 0 and done.stdout.startswith(wanted)
         own = " ".join(f"-gencode=arch=compute_{n}a,code=sm_{n}a" for n in names or [] if n == "90")
