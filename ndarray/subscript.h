@@ -1,6 +1,7 @@
 #pragma once
 
 #include <concepts>
+#include <type_traits>
 #include <cstdint>
 #include <limits>
 #include <optional>
@@ -42,9 +43,16 @@ class Subscript {
   /// The whole axis.
   constexpr Subscript() = default;
   /// One entry.
-  template <std::integral T>
-  requires(!std::same_as<T, bool>) constexpr Subscript(
-      T entry, Line line = Line(SourceLocation::current())) noexcept  // NOLINT: converts by design
+  template <class T>
+  requires(
+      (std::integral<T> && !std::same_as<T, bool>) ||
+      (std::is_enum_v<T> &&
+       std::is_convertible_v<
+           T,
+           std::int64_t>)) constexpr Subscript(T entry, Line line = Line(SourceLocation::current())) noexcept  // NOLINT:
+                                                                                                               // converts
+                                                                                                               // by
+                                                                                                               // design
       : kind_(Kind::entry), begin_(static_cast<std::int64_t>(entry)), site_(line.site()) {}
   /// Entries begin, begin + step, .. before end, which a negative step comes down to; without a bound to that side.
   constexpr Subscript(

@@ -155,7 +155,8 @@ struct ConstFields {
 template <class A, class V>
 void read_fields(const A& attributes, V& visitor) {
   A copy = attributes;
-  copy.visit(ConstFields<V>{visitor});
+  ConstFields<V> fields{visitor};
+  copy.visit(fields);
 }
 
 }  // namespace detail

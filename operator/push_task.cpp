@@ -50,6 +50,7 @@ TaskHandle push_task(
     for (const NDArray& array : arrays.writes) {
       detail::check_writable(name.c_str(), array);
       detail::check_in_place(name.c_str(), array, false);
+      detail::check_seen(name, array, "a task writes to the array itself, or a.assign({..}, value) does", site);
       call->writes.push_back(view_of(*array.object()));
       detail::add_touched(task.access, *array.object(), AccessMode::write);
     }
@@ -60,12 +61,19 @@ TaskHandle push_task(
     for (const NDArray& array : arrays.writes)
       array.object()->buffer->raise_version();
     task.device = first.device();
-    return first.engine().push(
+    TaskHandle pushed = first.engine().push(
         task,
         [call = std::move(call)](Queue queue) {
           call->body({call->reads, call->writes, queue});
         },
         site);
+    if (autograd::is_recording()) {  // what these held came of operators, and what they hold now does not
+      for (const NDArray& array : arrays.writes) {
+        if (autograd::on_tape(array))
+          autograd::set_entry(array, {}, 0);
+      }
+    }
+    return pushed;
   });
 }
 

@@ -48,6 +48,7 @@ std::optional<double> between(const cuda::EventHandle& from, const cuda::EventHa
 struct Moment {
   double device = 0;
   double host = 0;
+  double look = 0;  // how long the host looked, in nanoseconds: it was somewhere within
 };
 
 }  // namespace
@@ -94,7 +95,8 @@ struct GpuTrace::Clock {
       const auto device = between(base, probe);
       if (device && (!best || after - before < shortest)) {
         shortest = after - before;
-        best = {*device, static_cast<double>(before) + static_cast<double>(after - before) / 2};
+        const auto look = static_cast<double>(after - before);
+        best = {*device, static_cast<double>(before) + look / 2, look};
       }
     }
     return best;
@@ -227,9 +229,9 @@ std::vector<GpuSpan> GpuTrace::take(std::uint64_t recording) {
       const std::optional<Moment> first = device->clock->first, last = device->clock->sample();
       if (!first && !last)
         continue;
-      const Moment at = first ? *first : *last;
+      const Moment at = !last || (first && first->look <= last->look) ? *first : *last;
       double rate = 1;
-      if (first && last && last->device - first->device > k_long_ns)
+      if (first && last && last->device - first->device > std::max(k_long_ns, 1e3 * (first->look + last->look)))
         rate = (last->host - first->host) / (last->device - first->device);
       const auto to_host = [&](std::int64_t device_time) {
         return device_time < 0 ? -1 : std::llround(at.host + (static_cast<double>(device_time) - at.device) * rate);

@@ -11,6 +11,7 @@
 #include <sluice/operator/conv/shallow.h>
 #include <sluice/operator/conv/tensor_tiles.h>
 #include <sluice/operator/library/launch.cuh>
+#include <sluice/operator/library/nvrtc.h>
 #include <sluice/operator/library/shared_library.h>
 
 namespace sluice::detail {
@@ -81,7 +82,10 @@ void run_pass(const KernelCall& call, ConvolutionPass pass, const ConvolutionGeo
 // an epilogue take 0.87 to 1.61 of that, so that floats get the pass.
 bool with_epilogue(
     const KernelCall& call, const ConvolutionGeometry& g, const ConvolutionData& data, const ChannelEpilogue& then) {
+  constexpr int k_capability = 90;
   const MemoryOrder order = order_in(call);
+  if (gpu_capability(call.queue.device().index) != k_capability)
+    return false;
   if (g.x_shape().size() == 0 || g.weight_shape().size() == 0 || g.y_shape().size() == 0)
     return false;
   if (is_first_layer(call.queue, ConvolutionPass::forward, g, order, data.y)) {

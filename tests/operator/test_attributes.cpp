@@ -69,14 +69,15 @@ static_assert(!VisitedWhereItLies<EveryKind>);
 static_assert(!VisitedWhereItLies<NoAttributes>);
 static_assert(std::is_same_v<decltype(std::declval<const Attributes&>().as<EveryKind>()), const EveryKind&>);
 
-/// Whose visit() itself writes. `Beside` makes it one that lies in place, or one that is shared.
+/// Whose visit() itself writes, and takes a visitor that has a name. `Beside` makes it one that lies in place, or one
+/// that is shared.
 template <class Beside>
 struct Restless {
   std::int64_t count = 0;
   Beside beside = {};
 
   template <class V>
-  void visit(V&& v) {
+  void visit(V& v) {
     v.field("count", count);
     ++count;
     beside = {};

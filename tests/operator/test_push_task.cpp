@@ -1,4 +1,5 @@
 // Tasks of a program's own on arrays, beside operators.
+#include <algorithm>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -111,6 +112,25 @@ TEST_CASE("a task on arrays of a GPU is given a stream of that GPU", "[operator]
   CHECK_THROWS_WITH(
       push_task({.name = "f"}, {.reads = {x}, .writes = {here}}, [](const ArrayCall&) {}),
       contains("push_task \"f\": its arrays are on gpu(0) and cpu(0)"));
+}
+
+TEST_CASE("what a task wrote while a program was recorded has no gradient", "[operator][push_task]") {
+  NDArray x = ones({3}), z;
+  x.attach_grad();
+  const autograd::RecordScope record;
+  const NDArray y = x * 2;
+  push_task(
+      {.name = "f"}, {.writes = {y}}, [](const ArrayCall& call) { std::fill_n(call.writes[0].as<float>(), 3, 7.0F); });
+  z = sum(y);
+  CHECK(z.item<float>() == 21);
+  CHECK_THROWS_AS(z.backward(), AutogradError);
+}
+
+TEST_CASE("a task does not write to what a mask named", "[operator][push_task]") {
+  const NDArray x = ones({3}), mask = array({1, 0, 1}) != 0;
+  CHECK_THROWS_WITH(
+      push_task({.name = "f"}, {.writes = {x[mask]}}, [](const ArrayCall&) {}),
+      contains("push_task") && contains("lost"));
 }
 
 }  // namespace sluice::test

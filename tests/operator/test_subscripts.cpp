@@ -32,6 +32,8 @@ TEST_CASE("Subscripts of several axes are the view that slices one after the oth
   CHECK(differences(a[{{}, {{}, -1}, {2, {}}}], a.slice(1, 0, 4).slice(2, 2, 6)) == "");
   CHECK(differences(a[{{{}, {}, -1}, {-2, {}, -2}}], a.slice(0, 9, -9, -1).slice(1, -2, -9, -2)) == "");
   CHECK(differences(a[{k_rest, 0}], a.slice(2, 0, 1).squeeze(2)) == "");
+  enum Place { left, right };
+  CHECK(differences(a[right], a[1]) == "");
   CHECK(differences(a[{1, k_rest, {{}, 2}}], a[1].slice(1, 0, 2)) == "");
   CHECK(differences(a[{1, 2, k_rest, 3}], a.slice(0, 1, 2).slice(1, 2, 3).slice(2, 3, 4).reshape({})) == "");
   CHECK(a[{k_new_axis, 0, k_rest, k_new_axis}].shape() == Shape{1, 5, 6, 1});
