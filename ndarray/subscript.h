@@ -1,10 +1,10 @@
 #pragma once
 
 #include <concepts>
-#include <type_traits>
 #include <cstdint>
 #include <limits>
 #include <optional>
+#include <type_traits>
 
 #include <sluice/engine/source_location.h>
 
@@ -49,10 +49,11 @@ class Subscript {
       (std::is_enum_v<T> &&
        std::is_convertible_v<
            T,
-           std::int64_t>)) constexpr Subscript(T entry, Line line = Line(SourceLocation::current())) noexcept  // NOLINT:
-                                                                                                               // converts
-                                                                                                               // by
-                                                                                                               // design
+           std::
+               int64_t>)) constexpr Subscript(T entry, Line line = Line(SourceLocation::current())) noexcept  // NOLINT:
+                                                                                                              // converts
+                                                                                                              // by
+                                                                                                              // design
       : kind_(Kind::entry), begin_(static_cast<std::int64_t>(entry)), site_(line.site()) {}
   /// Entries begin, begin + step, .. before end, which a negative step comes down to; without a bound to that side.
   constexpr Subscript(
