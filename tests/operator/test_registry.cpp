@@ -134,8 +134,6 @@ TEST_CASE("an operator that gives another number of results than it says is refu
   CHECK(message_of(op) == "of_one: inference says 2 results, the operator has 1");
   op.kernels = {};
   op.composition = [](std::span<const NDArray>, const Attributes&, SourceLocation) { return Arrays(); };
-  CHECK(message_of(op) == "of_one: inference says 2 results, the operator has 1");
-  op.infer = [](const Operator&, std::span<const ArraySpec> in, const Attributes&) { return Specs{in[0]}; };
   CHECK(message_of(op) == "of_one: its composition made 0 results, the operator has 1");
 }
 
