@@ -171,17 +171,22 @@ bool is_taken_whole(const Call& call) {
          (call.op.gradient != nullptr || !autograd::is_recording());
 }
 
-Arrays invoke_composition(Call& call) {
+// `specs`: what inference says of the results, of an operator that has one.
+Arrays invoke_composition(Call& call, const Specs& specs) {
   const InputsEngine engine(call);
   if (is_taken_whole(call)) [[unlikely]] {
-    const Specs specs = infer(call.op, detail::specs_of(call.inputs), call.attributes);
     check_destinations(call, specs.size());
     return hand_over(*detail::sink_here(), call, specs);
   }
-  if (call.op.infer != nullptr)  // a build without its kernels, too, refuses in the operator's own words
-    infer(call.op, detail::specs_of(call.inputs), call.attributes);
   const autograd::NodeRef node = make_node(call);
   return call.destinations.empty() ? composed(call, node) : composed_into(call, node);
+}
+
+// An operator of other operators alone; one that has kernels in other builds refuses here in the same words.
+Arrays invoke_composed(Call& call) {
+  const Operator& op = call.op;
+  return invoke_composition(
+      call, op.infer == nullptr ? Specs() : infer(op, detail::specs_of(call.inputs), call.attributes));
 }
 
 // Of what runs: there is memory, and results fit where they go.
@@ -336,7 +341,7 @@ Arrays run(
   if (op.view != nullptr)
     return invoke_view(call);
   if (op.composition != nullptr && op.kernels.empty() && !detail::was_given_kernels(op))
-    return invoke_composition(call);
+    return invoke_composed(call);
   if (!alike && detail::is_reckoned(op, inputs)) [[unlikely]]
     return invoke_reckoned(call);
 
@@ -354,7 +359,7 @@ Arrays run(
     return op.issue != nullptr ? invoke_issue(call, specs) : invoke_kernel(call, kernel, specs, device);
   }
   if (op.composition != nullptr)
-    return invoke_composition(call);
+    return invoke_composition(call, specs);
   throw UnsupportedError([&] {
     std::string types;
     for (const NDArray& input : inputs)

@@ -207,7 +207,6 @@ constexpr const AttributeType* k_no_attributes = &attribute_type<NoAttributes>;
 extern const Operator k_pinv, k_lstsq;
 
 Arrays pseudo_inverse(std::span<const NDArray> inputs, const Attributes& attributes, SourceLocation site) {
-  infer_pinv(k_pinv, detail::specs_of(inputs), attributes);  // no one has asked it yet
   const double given = attributes.as<CutoffAttributes>().rcond;
   const NDArray& x = inputs[0];
   const Shape shape = unseen_shape(x);
