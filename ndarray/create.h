@@ -120,13 +120,15 @@ NDArray array(
   return array(values, {static_cast<std::int64_t>(values.size())}, cpu(), line.site());
 }
 /// Row by row: array({{1, 2, 3}, {4, 5, 6}}). Throws ShapeError for rows of other lengths than the first.
-template <int Axes = 2, class T>  // array<float>({}) is a row
+template <class T>
 NDArray array(
     std::initializer_list<std::initializer_list<T>> rows,
     Device device = cpu(),
     SourceLocation site = SourceLocation::current()) {
   return detail::located(site, [&] {
-    const std::size_t columns = rows.size() == 0 ? 0 : rows.begin()->size();
+    if (rows.size() == 0)  // array<float>({}) is a row
+      return array(std::initializer_list<T>(), device, site);
+    const std::size_t columns = rows.begin()->size();
     std::vector<T> values;
     values.reserve(rows.size() * columns);
     for (const auto& row : rows) {

@@ -99,6 +99,8 @@ TEST_CASE("Arrays of C++ values: rows, vectors, and counts up to a number") {
   REQUIRE(array({{1, 2, 3}, {4, 5, 6}}).to_string() == "[[1 2 3]\n [4 5 6]]");
   REQUIRE(array({{true, false}}).dtype() == bool_);
   REQUIRE(array<float>({}).shape() == Shape{0});
+  REQUIRE(array<float>({{1, 2}, {3, 4}}).shape() == Shape{2, 2});
+  REQUIRE(array<float>({{1, 2}}).shape() == Shape{1, 2});
   REQUIRE_THROWS_AS(array({{1.F, 2.F}, {3.F}}), ShapeError);
   REQUIRE(array(std::vector<double>{0.5, 1}).to_string() == "[0.5 1. ]");
   REQUIRE(array(std::vector<bool>{true, false}).dtype() == bool_);
