@@ -48,7 +48,6 @@ void check_tiles(const std::vector<FusedConvolution>& cases, const std::vector<D
       CHECK(differences(made.to(cpu()), wanted.astype(float64), sum_tolerance(dtype)) == "");
       const NDArray again = convolution_fused(x.to(gpu()), w.to(gpu()), there, options);
       CHECK(differences(again.to(cpu()), made.to(cpu())) == "");
-      check_biased(x, w, options);
     }
   }
 }
@@ -58,25 +57,50 @@ NDArray draw_last(const Shape& shape, std::uint64_t seed) {
   return draw(shape, seed, float16, gpu()).transpose({0, 3, 1, 2});
 }
 
-}  // namespace
-
 // By how many pixels and channels there are, and how many terms: tiles that end within an image or beside it, with
 // steps fewer and more than a block keeps under way, of one block or of several that share it.
+const std::vector<FusedConvolution> k_ending_tiles = {
+    {{2, 64, 9, 7}, {136, 64, 1, 1}},
+    {{1, 128, 12, 11}, {72, 128, 1, 1}, {.stride = {2, 1}}},
+    {{3, 40, 5, 5}, {72, 40, 3, 3}, {.pad = {1, 1}}},
+    {{2, 72, 7, 5}, {64, 72, 5, 3}, {.pad = {2, 0}, .dilation = {1, 2}}},
+    {{1, 3, 31, 30}, {64, 3, 7, 7}, {.stride = {2, 2}, .pad = {3, 3}}},
+    {{2, 4, 11, 13}, {8, 4, 4, 5}, {.stride = {1, 2}, .pad = {2, 1, 0, 3}, .dilation = {2, 1}}},
+    {{2, 1, 6, 9}, {16, 1, 3, 2}, {.stride = {2, 2}}},
+    {{1, 20, 9, 9}, {8, 20, 1, 1}},
+    // Few channels of which no two pixels are neighbours in what a result reads, or all are.
+    {{1, 3, 9, 12}, {8, 3, 4, 5}, {.stride = {1, 2}, .dilation = {1, 2}}},
+    {{1, 3, 9, 12}, {8, 3, 4, 5}, {.pad = {1, 1}}},
+};
+
+const std::vector<FusedConvolution> k_large_tiles = {
+    {{1, 8, 93, 93}, {128, 8, 3, 3}},
+    {{1, 64, 93, 93}, {136, 64, 3, 3}, {.pad = {1, 1}}},
+    {{8, 256, 14, 14}, {256, 256, 3, 3}, {.pad = {1, 1}}},
+    {{1, 200, 95, 94}, {64, 200, 3, 3}, {.pad = {0, 1}}},
+    {{4, 64, 65, 65}, {264, 64, 3, 3}, {.stride = {1, 2}}},
+    {{1, 264, 130, 130}, {520, 264, 1, 1}},
+    {{1, 256, 14, 14}, {264, 256, 3, 3}, {.pad = {1, 1}}},
+    {{1, 2048, 7, 7}, {512, 2048, 1, 1}},
+};
+
+const std::vector<FusedConvolution> k_ending_boxes = {
+    {{2, 64, 45, 46}, {128, 64, 1, 1}},
+    {{2, 40, 45, 46}, {136, 40, 3, 3}, {.pad = {1, 1}}},
+    {{1, 72, 63, 65}, {200, 72, 1, 1}},
+    {{3, 136, 91, 90}, {104, 136, 1, 1}, {.stride = {1, 2}}},
+    {{4, 32, 130, 160}, {72, 32, 5, 3}, {.stride = {2, 3}, .pad = {3, 1}, .dilation = {2, 1}}},
+    {{2, 48, 60, 61}, {72, 48, 1, 4}, {.pad = {0, 2, 0, 1}}},
+    {{3, 256, 52, 52}, {256, 256, 3, 3}, {.pad = {1, 1}}},
+    {{2, 136, 91, 92}, {392, 136, 3, 3}},
+    {{1, 768, 62, 64}, {128, 768, 3, 3}, {.pad = {1, 1}}},
+};
+
+}  // namespace
+
 TEST_CASE("Tiles of a convolution of a half type end where its result ends", "[conv][fused][gpu]") {
   SLUICE_NEEDS_GPUS(1);
-  check_tiles({
-      {{2, 64, 9, 7}, {136, 64, 1, 1}},
-      {{1, 128, 12, 11}, {72, 128, 1, 1}, {.stride = {2, 1}}},
-      {{3, 40, 5, 5}, {72, 40, 3, 3}, {.pad = {1, 1}}},
-      {{2, 72, 7, 5}, {64, 72, 5, 3}, {.pad = {2, 0}, .dilation = {1, 2}}},
-      {{1, 3, 31, 30}, {64, 3, 7, 7}, {.stride = {2, 2}, .pad = {3, 3}}},
-      {{2, 4, 11, 13}, {8, 4, 4, 5}, {.stride = {1, 2}, .pad = {2, 1, 0, 3}, .dilation = {2, 1}}},
-      {{2, 1, 6, 9}, {16, 1, 3, 2}, {.stride = {2, 2}}},
-      {{1, 20, 9, 9}, {8, 20, 1, 1}},
-      // Few channels of which no two pixels are neighbours in what a result reads, or all are.
-      {{1, 3, 9, 12}, {8, 3, 4, 5}, {.stride = {1, 2}, .dilation = {1, 2}}},
-      {{1, 3, 9, 12}, {8, 3, 4, 5}, {.pad = {1, 1}}},
-  });
+  check_tiles(k_ending_tiles);
 }
 TEST_CASE("Tiles of each extent hold every pixel and channel of a convolution of a half type", "[conv][fused][gpu]") {
   SLUICE_NEEDS_GPUS(1);
@@ -89,33 +113,14 @@ TEST_CASE("Tiles of each extent hold every pixel and channel of a convolution of
 }
 TEST_CASE("Large tiles of a convolution of a half type, of many steps", "[conv][fused][gpu][hardware]") {
   SLUICE_NEEDS_GPUS(1);
-  check_tiles({
-      {{1, 8, 93, 93}, {128, 8, 3, 3}},
-      {{1, 64, 93, 93}, {136, 64, 3, 3}, {.pad = {1, 1}}},
-      {{8, 256, 14, 14}, {256, 256, 3, 3}, {.pad = {1, 1}}},
-      {{1, 200, 95, 94}, {64, 200, 3, 3}, {.pad = {0, 1}}},
-      {{4, 64, 65, 65}, {264, 64, 3, 3}, {.stride = {1, 2}}},
-      {{1, 264, 130, 130}, {520, 264, 1, 1}},
-      {{1, 256, 14, 14}, {264, 256, 3, 3}, {.pad = {1, 1}}},
-      {{1, 2048, 7, 7}, {512, 2048, 1, 1}},
-  });
+  check_tiles(k_large_tiles);
 }
 
 // Of capability 9.0 a GPU copies boxes of terms by itself. Narrow tiles first, then wide ones, which there must be
 // enough of, or many terms: tests of one block that has several tiles, and of rows and channels that fill neither.
 TEST_CASE("Boxes of terms end where a convolution's pixels and channels end", "[conv][fused][gpu][hardware]") {
   SLUICE_NEEDS_GPUS(1);
-  check_tiles({
-      {{2, 64, 45, 46}, {128, 64, 1, 1}},
-      {{2, 40, 45, 46}, {136, 40, 3, 3}, {.pad = {1, 1}}},
-      {{1, 72, 63, 65}, {200, 72, 1, 1}},
-      {{3, 136, 91, 90}, {104, 136, 1, 1}, {.stride = {1, 2}}},
-      {{4, 32, 130, 160}, {72, 32, 5, 3}, {.stride = {2, 3}, .pad = {3, 1}, .dilation = {2, 1}}},
-      {{2, 48, 60, 61}, {72, 48, 1, 4}, {.pad = {0, 2, 0, 1}}},
-      {{3, 256, 52, 52}, {256, 256, 3, 3}, {.pad = {1, 1}}},
-      {{2, 136, 91, 92}, {392, 136, 3, 3}},
-      {{1, 768, 62, 64}, {128, 768, 3, 3}, {.pad = {1, 1}}},
-  });
+  check_tiles(k_ending_boxes);
 }
 TEST_CASE(
     "Boxes of terms lie as far beside an image as they can be told, and no further", "[conv][fused][gpu][hardware]") {
@@ -132,6 +137,18 @@ TEST_CASE(
           {{2, 32, 560, 490}, {40, 32, 1, 1}, {.stride = {9, 7}}},
       },
       {float16});
+}
+TEST_CASE("A bias and relu are part of tiles, boxes and first layers of a half type", "[conv][gpu][hardware]") {
+  SLUICE_NEEDS_GPUS(1);
+  const std::vector<FusedConvolution> first{{{2, 3, 70, 68}, {64, 3, 7, 7}, {.stride = {2, 2}, .pad = {3, 3}}}};
+  for (const auto* cases : {&k_ending_tiles, &k_large_tiles, &k_ending_boxes, &first}) {
+    for (const FusedConvolution& c : *cases) {
+      for (const DType dtype : {float16, bfloat16}) {
+        CAPTURE(to_string(c.x), to_string(c.weight), name_of(dtype));
+        check_biased(draw(c.x, 1, dtype, cpu()), draw(c.weight, 2, dtype, cpu()), c.options);
+      }
+    }
+  }
 }
 TEST_CASE("Scales off 16 bytes, and NaN and infinity, pass boxes of terms", "[conv][fused][gpu][hardware]") {
   SLUICE_NEEDS_GPUS(1);
