@@ -182,13 +182,6 @@ Arrays invoke_composition(Call& call, const Specs& specs) {
   return call.destinations.empty() ? composed(call, node) : composed_into(call, node);
 }
 
-// An operator of other operators alone; one that has kernels in other builds refuses here in the same words.
-Arrays invoke_composed(Call& call) {
-  const Operator& op = call.op;
-  return invoke_composition(
-      call, op.infer == nullptr ? Specs() : infer(op, detail::specs_of(call.inputs), call.attributes));
-}
-
 // Of what runs: there is memory, and results fit where they go.
 void check_data(const Call& call, const Specs& specs) {
   const Operator& op = call.op;
@@ -341,7 +334,8 @@ Arrays run(
   if (op.view != nullptr)
     return invoke_view(call);
   if (op.composition != nullptr && op.kernels.empty() && !detail::was_given_kernels(op))
-    return invoke_composed(call);
+    // One that has kernels in other builds refuses in the same words.
+    return invoke_composition(call, op.infer == nullptr ? Specs() : infer(op, detail::specs_of(inputs), *settings));
   if (!alike && detail::is_reckoned(op, inputs)) [[unlikely]]
     return invoke_reckoned(call);
 
