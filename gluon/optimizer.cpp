@@ -140,7 +140,7 @@ void Optimizer::prepare(std::span<const ParameterDict::Entry> parameters, double
   make_counts(step);
   make_guard(step);
   write_numbers(step);
-  numbers_for(step).is_recorded = true;
+  numbers_for(step).is_prepared = true;
   count(step);
 }
 
@@ -151,7 +151,7 @@ void Optimizer::update_prepared(std::span<const ParameterDict::Entry> parameters
   const autograd::PauseScope pause;
   Step step = step_of(parameters, 1, site);
   const auto prepared = numbers_.find(names_of(parameters));
-  require(prepared != numbers_.end() && prepared->second.array.defined(), [&] {
+  require(prepared != numbers_.end() && prepared->second.is_prepared, [&] {
     return message(
         name(),
         ": a step of these ",
@@ -162,6 +162,7 @@ void Optimizer::update_prepared(std::span<const ParameterDict::Entry> parameters
   });
   check_counted(step);
   step.in_memory = prepared->second.array;
+  prepared->second.is_recorded |= region_records() || sluice::detail::calls_are_taken();
   apply_guarded(step);
 }
 
@@ -172,7 +173,7 @@ void Optimizer::cancel(std::span<const ParameterDict::Entry> parameters) {
     --counts_[name];
   --num_updates_;
   if (const auto numbers = numbers_.find(names_of(parameters)); numbers != numbers_.end())
-    numbers->second.values.clear();  // perhaps they did not arrive
+    numbers->second.forget();  // perhaps they did not arrive
 }
 
 std::vector<NDArray> Optimizer::step_arrays(std::span<const ParameterDict::Entry> parameters) const {

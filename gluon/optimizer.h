@@ -50,7 +50,7 @@ class SLUICE_API Optimizer {
       double rescale_grad,
       SourceLocation site = SourceLocation::current());
   /// The half that is recorded: one task, capturable, of the same `parameters` in the same order. Throws ValueError
-  /// where no step of these was prepared, or none since losses are scaled.
+  /// where no step of these was prepared, or none since losses are scaled, states were loaded or it was taken back.
   void update_prepared(
       std::span<const ParameterDict::Entry> parameters, SourceLocation site = SourceLocation::current());
   /// Takes back what the last prepare(), of these parameters, counted: for a step that does not run.
@@ -196,7 +196,13 @@ class SLUICE_API Optimizer {
     NDArray places = {};  // of these parameters in taken_
     NDArray chosen = {};  // 1 of these, 0 of the others there
     std::uint64_t used = 0;
+    bool is_prepared = false;  // for steps that are counted
     bool is_recorded = false;  // a step that runs again may read it
+
+    void forget() {
+      values.clear();
+      is_prepared = false;
+    }
   };
   std::map<std::vector<std::string>, Numbers> numbers_;  // by the names of the parameters that step together
   std::uint64_t uses_ = 0;

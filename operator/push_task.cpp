@@ -58,8 +58,6 @@ TaskHandle push_task(
       call->reads.push_back(view_of(*array.object()));
       detail::add_touched(task.access, *array.object(), AccessMode::read);
     }
-    for (const NDArray& array : arrays.writes)
-      array.object()->buffer->raise_version();
     task.device = first.device();
     TaskHandle pushed = first.engine().push(
         task,
@@ -67,6 +65,8 @@ TaskHandle push_task(
           call->body({call->reads, call->writes, queue});
         },
         site);
+    for (const NDArray& array : arrays.writes)
+      array.object()->buffer->raise_version();
     if (autograd::is_recording()) {  // what these held came of operators, and what they hold now does not
       for (const NDArray& array : arrays.writes) {
         if (autograd::on_tape(array))

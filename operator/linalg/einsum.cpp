@@ -34,7 +34,8 @@ Specs infer_einsum(const Operator& op, std::span<const ArraySpec> inputs, const 
   for (const ArraySpec& input : inputs)
     shapes.push_back(input.shape);
   const Equation equation = detail::parse_equation(attributes.as<EinsumAttributes>().equation, shapes);
-  return {{equation.result_shape(), inputs[0].dtype, inputs[0].device}};
+  const DType dtype = inputs.size() == 1 ? inputs[0].dtype : detail::multiplied(inputs[0].dtype);
+  return {{equation.result_shape(), dtype, inputs[0].device}};
 }
 
 bool has(const std::string& names, char axis) {

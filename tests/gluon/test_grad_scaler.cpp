@@ -216,6 +216,10 @@ TEST_CASE("Scaled steps of some of the parameters are counted as theirs after st
   step(true);
   step(false);
   CHECK(counts() == std::vector<std::int64_t>{2, 5});
+  // One prepared before is of counts that are no more, by which its rates would go.
+  training.trainer->prepare_step(4);
+  training.trainer->optimizer().load_states(training.trainer->optimizer().states());
+  CHECK_THROWS_WITH(training.trainer->apply_step(), contains("was not prepared"));
 }
 
 TEST_CASE("Trainers that share a scaler step together, and the scale follows the worst", "[gluon][amp]") {

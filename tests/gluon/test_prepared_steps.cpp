@@ -224,6 +224,47 @@ TEST_CASE("steps of several sets of parameters each keep the numbers prepared fo
   CHECK(values_of(dict) == values_of(same));
 }
 
+TEST_CASE("a step that was prepared is none once states were loaded or it was taken back", "[gluon][trainer]") {
+  const ParameterDict dict = two_parameters(cpu());
+  const std::vector<ParameterDict::Entry> entries(dict.begin(), dict.end());
+  Adam adam;
+  adam.update(entries, 1);
+  const auto states = adam.states();
+  const auto before = values_of(dict);
+  for (const bool loads : {true, false}) {
+    adam.prepare(entries, 1);
+    if (loads)
+      adam.load_states(states);
+    else
+      adam.cancel(entries);
+    CHECK_THROWS_WITH(adam.update_prepared(entries), contains("was not prepared"));
+    CHECK(adam.num_updates() == 1);
+  }
+  CHECK(values_of(dict) == before);
+}
+
+TEST_CASE("what was prepared for many sets of parameters is kept for those that were recorded", "[gluon][trainer]") {
+  ParameterDict dict;
+  for (int i = 0; i < 40; ++i) {
+    const Parameter parameter("weight", {.shape = {3}});
+    parameter.set_data(pattern_array({3}));
+    dict.insert(message(10 + i, ".weight"), parameter);
+  }
+  const std::vector<ParameterDict::Entry> entries(dict.begin(), dict.end());
+  SGD sgd;
+  Replay replay;
+  for (int i = 0; i < 40; ++i) {
+    const auto one = std::span(entries).subspan(static_cast<std::size_t>(i), 1);
+    sgd.prepare(one, 1);
+    const CallSinkScope taken(i == 1 ? &replay : nullptr);
+    if (i < 2)
+      sgd.update_prepared(one);
+  }
+  CHECK_THROWS_AS(sgd.update_prepared(std::span(entries).first(1)), ValueError);  // long ago
+  CHECK_NOTHROW(sgd.update_prepared(std::span(entries).subspan(1, 1)));
+  CHECK_NOTHROW(sgd.update_prepared(std::span(entries).last(1)));
+}
+
 TEST_CASE("a trainer whose step was recorded refuses to prepare one of other parameters", "[gluon][trainer]") {
   const ParameterDict dict = two_parameters(cpu());
   Trainer trainer(dict, SGD());

@@ -362,3 +362,26 @@ TEST_CASE("diagonal is a view from an offset along two axes, and trace its sum",
   CHECK_THROWS_AS(diagonal(x, 0, 1, 3), IndexError);
   CHECK_THROWS_WITH(trace(ones({3})), contains("trace: "));
 }
+
+TEST_CASE("Truths are multiplied as numbers, as inference says", "[operator]") {
+  const NDArray yes = ones({}, {.dtype = bool_});
+  const ArraySpec spec{{}, bool_, cpu()};
+  for (const char* name : {"dot", "inner", "outer", "kron"}) {
+    INFO(name);
+    const Operator& op = *find_operator(name);
+    const Specs inferred = infer(op, std::vector{spec, spec}, {});
+    CHECK(inferred[0].dtype == int64);
+    const NDArray made = invoke_one(op, {yes, yes}, {}, SourceLocation::current());
+    CHECK(made.dtype() == inferred[0].dtype);
+    CHECK(made.size() == 1);
+  }
+  const Operator& op = *find_operator("einsum");
+  const auto ask = [&](const char* equation, std::size_t operands) {
+    const std::vector<NamedValue> named{{"equation", std::string(equation)}};
+    return infer(op, std::vector<ArraySpec>(operands, spec), make_attributes(op, named))[0].dtype;
+  };
+  CHECK(ask(",->", 2) == int64);
+  CHECK(einsum(",->", {yes, yes}).dtype() == int64);
+  CHECK(ask("->", 1) == bool_);
+  CHECK(einsum("->", {yes}).dtype() == bool_);
+}
