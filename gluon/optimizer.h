@@ -50,12 +50,12 @@ class SLUICE_API Optimizer {
       double rescale_grad,
       SourceLocation site = SourceLocation::current());
   /// The half that is recorded: one task, capturable, of the same `parameters` in the same order. Throws ValueError
-  /// where no step of these was prepared, or none since losses are scaled or no longer are, states were loaded or it was
-  /// taken back.
+  /// where no step of these was prepared, or none since losses are scaled or no longer are, states were loaded or it
+  /// was taken back.
   void update_prepared(
       std::span<const ParameterDict::Entry> parameters, SourceLocation site = SourceLocation::current());
-  /// Takes back what the last prepare(), of these parameters, counted: for a step that does not run. Nothing where states
-  /// were loaded since.
+  /// Takes back what the last prepare(), of these parameters, counted: for a step that does not run. Nothing where
+  /// states were loaded since.
   void cancel(std::span<const ParameterDict::Entry> parameters);
   /// Which arrays a recorded step of these parameters reads and writes beside theirs: where one is another, as after
   /// load_states(), the step is to be recorded anew.

@@ -50,7 +50,8 @@ TaskHandle push_task(
     for (const NDArray& array : arrays.writes) {
       detail::check_writable(name.c_str(), array);
       detail::check_in_place(name.c_str(), array, false);
-      detail::check_seen(name, array, "have the task write to the array itself, or to a .copy() that is looked at afterwards", site);
+      detail::check_seen(
+          name, array, "have the task write to the array itself, or to a .copy() that is looked at afterwards", site);
       call->writes.push_back(view_of(*array.object()));
       detail::add_touched(task.access, *array.object(), AccessMode::write);
     }

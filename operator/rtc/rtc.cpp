@@ -198,10 +198,11 @@ class Arguments {
           object.strides,
           ")");
     });
-    require<AutogradError>(parameter.constant || !autograd::is_recording() || !autograd::on_tape(given_[i].array()), [&] {
-      return message(
-          title_, ": argument ", i, " is on the tape and would be written; call it in an autograd::Function");
-    });
+    require<AutogradError>(
+        parameter.constant || !autograd::is_recording() || !autograd::on_tape(given_[i].array()), [&] {
+          return message(
+              title_, ": argument ", i, " is on the tape and would be written; call it in an autograd::Function");
+        });
     device_ = object.device;
     engine_ = &object.buffer->engine();
   }

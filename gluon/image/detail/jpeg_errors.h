@@ -6,11 +6,10 @@
 #include <cstring>
 #include <utility>
 
-// In this order: the second numbers its codes by the library's version, which the first says. Included by files of builds
-// with libjpeg alone.
-#include <jpeglib.h>
-
+// In this order: the second numbers its codes by the library's version, which the first says. Included by files of
+// builds with libjpeg alone.
 #include <jerror.h>
+#include <jpeglib.h>
 
 namespace sluice::image::detail {
 
