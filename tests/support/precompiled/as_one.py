@@ -3,9 +3,7 @@
 LIMIT of them each, in the folder OUTPUTS, and prints what to compile. Headers are so parsed, and what they hold compiled,
 once for all of these.
 
-Device files stand for their translations by tests/support/device_sim/translate.py.
-
-Together are files that mean the same for it. None has a name of its own (in an anonymous namespace, a type, an alias, a
+Together are files of one folder that mean the same for it. None has a name of its own (in an anonymous namespace, a type, an alias, a
 macro) that another of them has, or that a header of ours declares which another of them includes. Names are found by
 their looks: where that does not do, the compiler says so, and `compile` of tests/support/prepare builds each alone.
 """
@@ -153,29 +151,17 @@ class File:
         return self.used == other.used and not self.own & other.seen and not other.own & self.seen
 
 
-class Group:
-    def __init__(self):
-        self.files, self.headers, self.bytes = [], set(), 0
-
-    def takes(self, file, limit):
-        is_full = self.files and (len(self.files) == limit or self.bytes + file.bytes > MOST_BYTES)
-        return not is_full and all(file.goes_with(other) for other in self.files)
-
-    def add(self, file):
-        self.files.append(file)
-        self.headers |= file.headers
-        self.bytes += file.bytes
-
-
 def grouped(files, limit):
-    """Each goes where it adds the fewest headers: such files hold the same."""
+    """In their order, and of one folder each: a file that is added moves few others."""
     groups = []
     for file in files:
-        open_ones = [group for group in groups if group.takes(file, limit)]
-        if not open_ones:
-            groups.append(Group())
-            open_ones = groups[-1:]
-        min(open_ones, key=lambda group: len(file.headers - group.headers)).add(file)
+        for group in groups:
+            is_full = len(group) == limit or sum(one.bytes for one in group) + file.bytes > MOST_BYTES
+            if not is_full and group[0].path.parent == file.path.parent and all(one.goes_with(file) for one in group):
+                group.append(file)
+                break
+        else:
+            groups.append([file])
     return groups
 
 
@@ -184,11 +170,8 @@ def main():
     folders = (includes, pathlib.Path(__file__).resolve().parents[3])
     outputs.mkdir(exist_ok=True)
     for i, group in enumerate(grouped([File(path, folders) for path in sys.argv[5:]], limit)):
-        paths = [file.path for file in group.files]
-        are_device_files = paths[0].suffix == ".cu"
-        if are_device_files:
-            paths = [str(path.relative_to(folders[1]).with_suffix(".cpp")).replace("/", "_") for path in paths]
-        if len(paths) > 1 or are_device_files:
+        paths = [file.path for file in group]
+        if len(paths) > 1:
             text = "".join(f'#include "{path}"\n' for path in paths)
             paths = [outputs / f"{name}_{i}.cpp"]
             if not paths[0].exists() or paths[0].read_text() != text:
