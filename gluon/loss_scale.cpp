@@ -33,6 +33,10 @@ void Optimizer::scale_losses(const NDArray& scale) {
       return message(name(), ": cannot leave steps out; have its update read Step::guard and override takes_guard()");
     });
   }
+  if (scale.defined() != loss_scale_.defined()) {
+    for (auto& [names, numbers] : numbers_)
+      numbers.forget();  // rates are corrected elsewhere from now on, and steps counted
+  }
   loss_scale_ = scale;
 }
 
@@ -74,20 +78,6 @@ bool Optimizer::are_counted(const Step& step) const {
   if (known == numbers_.end() || !known->second.places.defined() || !known->second.chosen.defined())
     return false;
   return known->second.chosen.size() == std::ssize(taken_.names);
-}
-
-// A step prepared while nobody counted on the device is of parameters that may have no place there.
-void Optimizer::check_counted(const Step& step) const {
-  if (!taken_.counts.defined() || are_counted(step))
-    return;
-  for (const auto& [name, parameter] : step.parameters)
-    require(place_of(name) < taken_.names.size(), [&, &name = name] {
-      return message(
-          this->name(),
-          ": the step of '",
-          name,
-          "' was prepared before losses were scaled, or before states were loaded; prepare() it again");
-    });
 }
 
 std::size_t Optimizer::place_of(const std::string& name) const {

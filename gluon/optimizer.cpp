@@ -115,9 +115,10 @@ void Optimizer::update(std::span<const ParameterDict::Entry> parameters, double 
   autograd::PauseScope pause;
   Step step = step_of(parameters, rescale_grad, site);
   make_counts(step);
-  if (sluice::detail::calls_are_taken() || is_scaled())
-    write_numbers(step);
-  if (sluice::detail::calls_are_taken())
+  const bool is_recorded = sluice::detail::calls_are_taken();
+  if (is_recorded || is_scaled())
+    write_numbers(step, is_recorded);
+  if (is_recorded)
     numbers_for(step).is_recorded = true;
   make_guard(step);
   apply_guarded(step);
@@ -139,8 +140,10 @@ void Optimizer::prepare(std::span<const ParameterDict::Entry> parameters, double
     masters(step);
   make_counts(step);
   make_guard(step);
-  write_numbers(step);
-  numbers_for(step).is_recorded = true;
+  write_numbers(step, true);
+  Numbers& numbers = numbers_for(step);
+  numbers.is_prepared = true;
+  numbers.is_applied = false;
   count(step);
 }
 
@@ -151,28 +154,31 @@ void Optimizer::update_prepared(std::span<const ParameterDict::Entry> parameters
   const autograd::PauseScope pause;
   Step step = step_of(parameters, 1, site);
   const auto prepared = numbers_.find(names_of(parameters));
-  require(prepared != numbers_.end() && prepared->second.array.defined(), [&] {
+  require(prepared != numbers_.end() && prepared->second.is_prepared, [&] {
     return message(
         name(),
         ": a step of these ",
         parameters.size(),
         " parameters, '",
         parameters[0].first,
-        "' the first, was not prepared: call prepare() for them before, outside what is recorded");
+        "' the first, was not prepared, or before losses were scaled or states loaded: call prepare() for them before, "
+        "outside what is recorded");
   });
-  check_counted(step);
-  step.in_memory = prepared->second.array;
+  Numbers& numbers = prepared->second;
+  step.in_memory = numbers.array;
+  numbers.is_recorded |= region_records() || sluice::detail::calls_are_taken();
   apply_guarded(step);
+  numbers.is_applied = true;
 }
 
 void Optimizer::cancel(std::span<const ParameterDict::Entry> parameters) {
-  if (parameters.empty())
+  const auto numbers = numbers_.find(names_of(parameters));
+  if (parameters.empty() || numbers == numbers_.end() || !numbers->second.is_prepared)
     return;
   for (const auto& [name, parameter] : parameters)
     --counts_[name];
   --num_updates_;
-  if (const auto numbers = numbers_.find(names_of(parameters)); numbers != numbers_.end())
-    numbers->second.values.clear();  // perhaps they did not arrive
+  numbers->second.forget();  // perhaps they did not arrive
 }
 
 std::vector<NDArray> Optimizer::step_arrays(std::span<const ParameterDict::Entry> parameters) const {
@@ -284,7 +290,7 @@ Optimizer::Numbers& Optimizer::numbers_for(const Step& step) {
   constexpr std::ptrdiff_t k_most = 32;
   const auto [found, is_new] = numbers_.try_emplace(names_of(step.parameters));
   found->second.used = ++uses_;
-  const auto may_go = [](const auto& one) { return !one.second.is_recorded; };
+  const auto may_go = [](const auto& one) { return !one.second.is_kept(); };
   if (is_new && std::count_if(numbers_.begin(), numbers_.end(), may_go) > k_most) {
     auto oldest = found;
     for (auto one = numbers_.begin(); one != numbers_.end(); ++one) {
@@ -296,13 +302,17 @@ Optimizer::Numbers& Optimizer::numbers_for(const Step& step) {
   return found->second;
 }
 
-void Optimizer::write_numbers(Step& step) {
+void Optimizer::write_numbers(Step& step, bool for_later) {
   const CallSinkScope nobody(nullptr);
   if (taken_.counts.defined() && counts_steps())
     step.numbers.assign(step.numbers.size(), k_late_step);
   const std::vector<double> values = numbers_of(step);
   const Device device = step.weights.front().device();
   Numbers& kept = numbers_for(step);
+  if (!for_later && kept.is_kept()) {
+    step.in_memory = array(values, {std::ssize(values)}, device, step.site);
+    return;
+  }
   if (!kept.array.defined() || kept.array.size() != std::ssize(values) || kept.array.device() != device)
     kept.array =
         array(values, {std::ssize(values)}, device, step.site);  // what was recorded there holds old weights too

@@ -50,10 +50,12 @@ class SLUICE_API Optimizer {
       double rescale_grad,
       SourceLocation site = SourceLocation::current());
   /// The half that is recorded: one task, capturable, of the same `parameters` in the same order. Throws ValueError
-  /// where no step of these was prepared, or none since losses are scaled.
+  /// where no step of these was prepared, or none since losses are scaled or no longer are, states were loaded or it was
+  /// taken back.
   void update_prepared(
       std::span<const ParameterDict::Entry> parameters, SourceLocation site = SourceLocation::current());
-  /// Takes back what the last prepare(), of these parameters, counted: for a step that does not run.
+  /// Takes back what the last prepare(), of these parameters, counted: for a step that does not run. Nothing where states
+  /// were loaded since.
   void cancel(std::span<const ParameterDict::Entry> parameters);
   /// Which arrays a recorded step of these parameters reads and writes beside theirs: where one is another, as after
   /// load_states(), the step is to be recorded anew.
@@ -157,7 +159,6 @@ class SLUICE_API Optimizer {
   bool is_scaled() const noexcept { return loss_scale_.defined() || taken_.counts.defined(); }
   void make_counts(const Step& step);
   bool are_counted(const Step& step) const;
-  void check_counted(const Step& step) const;
   std::size_t place_of(const std::string& name) const;
   NDArray places_of(const Step& step);
   NDArray chosen_of(const Step& step);
@@ -169,10 +170,10 @@ class SLUICE_API Optimizer {
   void count(const Step& step);
   void refuse_in_region() const;
   struct Numbers;
-  /// Of these parameters: kept where a step of them was recorded, else as long as few others came since.
+  /// Of these parameters: kept where a step of them was recorded or is prepared, else as long as few others came since.
   Numbers& numbers_for(const Step& step);
-  /// Its numbers to memory, of these parameters always the same memory.
-  void write_numbers(Step& step);
+  /// Its numbers to memory: of a step that is recorded or prepared always the same memory, of another not that.
+  void write_numbers(Step& step, bool for_later);
 
   double learning_rate_;
   lr_scheduler::Schedule schedule_;
@@ -196,7 +197,15 @@ class SLUICE_API Optimizer {
     NDArray places = {};  // of these parameters in taken_
     NDArray chosen = {};  // 1 of these, 0 of the others there
     std::uint64_t used = 0;
+    bool is_prepared = false;  // a step that is counted reads it
+    bool is_applied = false;   // and has been, once at least, since
     bool is_recorded = false;  // a step that runs again may read it
+
+    bool is_kept() const noexcept { return is_recorded || (is_prepared && !is_applied); }
+    void forget() {
+      values.clear();
+      is_prepared = false;
+    }
   };
   std::map<std::vector<std::string>, Numbers> numbers_;  // by the names of the parameters that step together
   std::uint64_t uses_ = 0;

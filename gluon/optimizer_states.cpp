@@ -133,8 +133,10 @@ void Optimizer::load_states(const States& states) {
   counts_ = std::move(counts);
   num_updates_ = number;
   taken_ = {};
-  for (auto& [names, numbers] : numbers_)
+  for (auto& [names, numbers] : numbers_) {
     numbers.places = numbers.chosen = {};
+    numbers.forget();  // of a step that was counted among others
+  }
 }
 
 }  // namespace sluice::gluon::optimizer

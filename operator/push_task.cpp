@@ -50,7 +50,7 @@ TaskHandle push_task(
     for (const NDArray& array : arrays.writes) {
       detail::check_writable(name.c_str(), array);
       detail::check_in_place(name.c_str(), array, false);
-      detail::check_seen(name, array, "a task writes to the array itself, or a.assign({..}, value) does", site);
+      detail::check_seen(name, array, "have the task write to the array itself, or to a .copy() that is looked at afterwards", site);
       call->writes.push_back(view_of(*array.object()));
       detail::add_touched(task.access, *array.object(), AccessMode::write);
     }
@@ -58,8 +58,6 @@ TaskHandle push_task(
       call->reads.push_back(view_of(*array.object()));
       detail::add_touched(task.access, *array.object(), AccessMode::read);
     }
-    for (const NDArray& array : arrays.writes)
-      array.object()->buffer->raise_version();
     task.device = first.device();
     TaskHandle pushed = first.engine().push(
         task,
@@ -67,6 +65,8 @@ TaskHandle push_task(
           call->body({call->reads, call->writes, queue});
         },
         site);
+    for (const NDArray& array : arrays.writes)
+      array.object()->buffer->raise_version();
     if (autograd::is_recording()) {  // what these held came of operators, and what they hold now does not
       for (const NDArray& array : arrays.writes) {
         if (autograd::on_tape(array))

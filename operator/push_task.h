@@ -27,7 +27,8 @@ struct ArrayCall {
 /// of the program's own among it. What the body throws is the error of the arrays that it writes. Returns at once. The
 /// tape and programs that are traced do not see it: an autograd::Function or an Operator of one's own stands in these.
 /// Throws ValueError for no array, undefined ones, those of several engines, those without memory (a value of a program
-/// that is traced), and for written ones that are read-only or name an element twice; DeviceError for several devices;
+/// that is traced), and for written ones that are read-only, name an element twice or are copies that index arrays or a
+/// mask made (x[mask]; a .copy() of it can be written); DeviceError for several devices;
 /// AutogradError for writes that the tape would miss, as in place; what Engine::push() throws.
 SLUICE_API TaskHandle push_task(
     Task task,

@@ -25,8 +25,9 @@ struct ConvolutionOptions {
 /// On a GPU tensor cores (half types, float32 with set_float32_precision("high")) take and give arrays whose channels
 /// are neighbours in memory (MemoryOrder::channels_last): of the same shape, with other strides. What is computed
 /// element by element and pooling keep that order; operators that do not take it are given a copy. set_autotune()
-/// chooses algorithms by trial. Of half types bias and activation are part of the kernel of GPUs of capability 9.0, and
-/// the result is rounded once (an infinite weight gives NaN then where it meets an image's edge).
+/// chooses algorithms by trial. Of half types bias and activation are part of the kernel of GPUs of capability 9.0 where
+/// there is one group, outputs are a multiple of 8 and arrays begin at a multiple of 16 bytes: the result is rounded
+/// once (an infinite weight gives NaN then where it meets an image's edge). Else it is before they are added, too.
 SLUICE_API NDArray convolution(
     const NDArray& x,
     const NDArray& weight,

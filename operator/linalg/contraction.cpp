@@ -40,6 +40,10 @@ NDArray as_matrices(
 
 }  // namespace
 
+NDArray as_numbers(const NDArray& x, SourceLocation site) {
+  return x.dtype() == DType::bool_ ? x.astype(multiplied(x.dtype()), site) : x;
+}
+
 NDArray arranged(const NamedAxes& term, const std::string& names, SourceLocation site) {
   Shape order;
   bool moved = false;
@@ -69,8 +73,10 @@ NamedAxes contracted(const NamedAxes& a, const NamedAxes& b, const std::string& 
   const std::string all = batch + of_a + of_b;
   if (summed.empty())
     return {multiply(arranged(a, all, site), arranged(b, all, site), site), all};
-  const NDArray product =
-      matmul(as_matrices(a, batch, of_a, summed, site), as_matrices(b, batch, summed, of_b, site), site);
+  const NDArray product = matmul(
+      as_numbers(as_matrices(a, batch, of_a, summed, site), site),
+      as_numbers(as_matrices(b, batch, summed, of_b, site), site),
+      site);
   if (of_a.size() == 1 && of_b.size() == 1 && batch.size() + 2 <= k_max_ndim)
     return {product, all};
   Shape shape = extents_of(a, batch + of_a);

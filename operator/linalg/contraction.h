@@ -12,6 +12,14 @@ struct NamedAxes {
   std::string names;
 };
 
+/// The type of a product of two arrays of that type: truths are multiplied as numbers.
+constexpr DType multiplied(DType dtype) noexcept {
+  return dtype == DType::bool_ ? DType::int64 : dtype;
+}
+
+/// The array, its truths as numbers.
+NDArray as_numbers(const NDArray& x, SourceLocation site);
+
 /// The array with its axes in the order of `names`, which has all of its own; where it has none an axis of extent 1.
 NDArray arranged(const NamedAxes& term, const std::string& names, SourceLocation site);
 

@@ -34,7 +34,8 @@ Specs infer_einsum(const Operator& op, std::span<const ArraySpec> inputs, const 
   for (const ArraySpec& input : inputs)
     shapes.push_back(input.shape);
   const Equation equation = detail::parse_equation(attributes.as<EinsumAttributes>().equation, shapes);
-  return {{equation.result_shape(), inputs[0].dtype, inputs[0].device}};
+  const DType dtype = inputs.size() == 1 ? inputs[0].dtype : detail::multiplied(inputs[0].dtype);
+  return {{equation.result_shape(), dtype, inputs[0].device}};
 }
 
 bool has(const std::string& names, char axis) {
@@ -148,8 +149,10 @@ class Contraction {
  public:
   Contraction(const Equation& equation, std::span<const NDArray> inputs, SourceLocation site)
       : equation_(equation), site_(site) {
-    for (std::size_t i = 0; i < inputs.size(); ++i)
-      terms_.push_back(once_each(inputs[i], equation.operands[i], equation, site));
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      const NDArray x = inputs.size() > 1 ? detail::as_numbers(inputs[i], site) : inputs[i];
+      terms_.push_back(once_each(x, equation.operands[i], equation, site));
+    }
     for (std::size_t i = 0; i < terms_.size(); ++i)
       sum_own(i);
   }
@@ -180,7 +183,7 @@ class Contraction {
     }
     if (axes.empty())
       return;
-    // Sums of small integers are wide ones, and of bool are numbers.
+    // Sums of small integers are wide ones, and of a lone operand's truths numbers.
     term = {sum(term.array, axes, false, site_).astype(term.array.dtype(), site_), rest};
   }
 

@@ -23,6 +23,7 @@ namespace sluice {
 namespace {
 
 using detail::MatmulAttributes;
+using detail::multiplied;
 using detail::unseen_shape;
 
 extern const Operator k_kron, k_batch_dot;
@@ -95,6 +96,7 @@ Specs infer_sum_over(const Operator& op, std::span<const ArraySpec> inputs, cons
   spec.shape = without(a, axes.axes_a);
   for (const std::int64_t extent : without(b, axes.axes_b))
     spec.shape.push_back(extent);
+  spec.dtype = multiplied(spec.dtype);
   return {spec};
 }
 
@@ -137,16 +139,11 @@ Specs infer_vdot(const Operator& op, std::span<const ArraySpec> inputs, const At
   const Shape &a = inputs[0].shape, &b = inputs[1].shape;
   require<ShapeError>(
       a.size() == b.size(), [&] { return message(op.name, ": ", a, " and ", b, " do not have as many elements"); });
-  return {{{}, inputs[0].dtype, inputs[0].device}};
+  return {{{}, multiplied(inputs[0].dtype), inputs[0].device}};
 }
 
 Arrays dot_of_rows(std::span<const NDArray> inputs, const Attributes&, SourceLocation site) {
   return {sum_over("vdot", inputs[0].reshape({-1}, site), inputs[1].reshape({-1}, site), {{0}, {0}}, site)};
-}
-
-// Truths are multiplied as numbers.
-DType multiplied(DType dtype) {
-  return dtype == DType::bool_ ? DType::int64 : dtype;
 }
 
 Specs infer_outer(const Operator&, std::span<const ArraySpec> inputs, const Attributes&) {

@@ -198,7 +198,7 @@ class Arguments {
           object.strides,
           ")");
     });
-    require<AutogradError>(parameter.constant || !autograd::is_recording() || !given_[i].array().requires_grad(), [&] {
+    require<AutogradError>(parameter.constant || !autograd::is_recording() || !autograd::on_tape(given_[i].array()), [&] {
       return message(
           title_, ": argument ", i, " is on the tape and would be written; call it in an autograd::Function");
     });

@@ -76,7 +76,7 @@ class Factored {
           squares[k] = g * g;
           partial[first + k] += squares[k];
         }
-        sum += sum_of(squares, n);
+        sum += sum_in_double(squares, n);
       }
       state(0)[row] = step_.mixed(state(0)[row], sum / static_cast<double>(columns));
     }
@@ -139,7 +139,7 @@ class Factored {
         along[k] = step_.square(grad(first + k), variances[k]);
       for (std::int64_t k = 0; k < n; ++k)
         weights[k] = weight(first + k);
-      sums = {sums.weight + sum_of_squares(weights, n), sums.direction + sum_of(along, n)};
+      sums = {sums.weight + sum_of_squares(weights, n), sums.direction + sum_in_double(along, n)};
     });
     return sums;
   }

@@ -31,7 +31,7 @@ double sum_of_squares(const C* values, std::int64_t n) noexcept {
   return sum_in_lanes(values, n, [](double value) { return value * value; });
 }
 template <class C>
-double sum_of(const C* values, std::int64_t n) noexcept {
+double sum_in_double(const C* values, std::int64_t n) noexcept {
   return sum_in_lanes(values, n, [](double value) { return value; });
 }
 

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Every header compiles alone, and twice: check_headers.py [--doors] ROOT COMPILER [flags].
+"""Every header compiles alone, and twice: check_headers.py [--doors | --together] ROOT COMPILER [flags].
 
---doors takes the doors alone: what programs include. `.cuh` files need nvcc: left out. Headers of engine/cuda are
+--doors takes the doors alone: what programs include. --together compiles the rooms' headers as one: two that define one
+name differently would be mixed up by the linker where no file includes both. `.cuh` files need nvcc: left out. Headers of engine/cuda are
 measured where the flags define SLUICE_CUDA.
 """
 import concurrent.futures
@@ -55,6 +56,21 @@ def check_with(root, compiler, chosen=lambda name: True):
         return [found for found in pool.map(lambda name: compile_alone(root, name, compiler), names) if found]
 
 
+def is_for_one_compiler(root, name):
+    """Device code, and what is compiled for each set of instructions in a namespace of that."""
+    text = (pathlib.Path(root) / name).read_text()
+    return "HWY_TARGET" in text or ".cuh>" in text
+
+
+def check_together(root, compiler):
+    names = [name for name in headers(root, "-DSLUICE_CUDA=1" in compiler) if name.split("/")[0] in checker.ROOMS]
+    lines = [f"#include {written(name)}\n" for name in names if not is_for_one_compiler(root, name)]
+    command = [*compiler, f"-I{root}", "-fsyntax-only", "-x", "c++", "-"]
+    run = subprocess.run(command, input="".join(lines), capture_output=True, text=True)
+    found = [line for line in run.stderr.splitlines() if "error" in line]
+    return found or ([] if lines and run.returncode == 0 else ["failed"])
+
+
 def check_planted(root):
     """For the self test: links to the planted rooms, as the build folder has them."""
     root = pathlib.Path(root)
@@ -63,7 +79,8 @@ def check_planted(root):
         link = root / "include/sluice" / room
         if (root / room).is_dir() and not link.exists():
             link.symlink_to(root / room)
-    return check_with(root, ["c++", "-std=c++20", "-Wall", "-Wextra", "-Werror", f"-I{root}/include"])
+    compiler = ["c++", "-std=c++20", "-Wall", "-Wextra", "-Werror", f"-I{root}/include"]
+    return check_with(root, compiler) or check_together(root, compiler)
 
 
 CLEAN = {"engine/a.h": "#pragma once\n#include <vector>\nstruct A {\n  std::vector<int> x;\n};\n",
@@ -72,6 +89,8 @@ PLANTS = [
     ("a header that leans on another's includes", {"engine/b.h": "#pragma once\ninline std::vector<int> x;\n"}, "engine/b.h"),
     ("a header without a guard", {"engine/b.h": "struct B {};\n"}, "engine/b.h"),
     ("a warning", {"engine/b.h": "#pragma once\ninline bool f(int a, unsigned b) { return a < b; }\n"}, "engine/b.h"),
+    ("two headers with one name", {"engine/b.h": "#pragma once\ninline int f() { return 1; }\n",
+                                   "storage/b.h": "#pragma once\ninline int f() { return 2; }\n"}, "storage/b.h"),
     ("a door with a warning", {"engine/api.h": "#pragma once\ninline int f(int unused) { return 0; }\n"}, "engine/api.h"),
 ]
 
@@ -79,11 +98,11 @@ PLANTS = [
 def main(arguments):
     if arguments == ["--self-test"]:
         checker.main(check_planted, PLANTS, CLEAN)
-    doors = arguments[:1] == ["--doors"]
-    root, *compiler = arguments[1:] if doors else arguments
+    doors, together = arguments[:1] == ["--doors"], arguments[:1] == ["--together"]
+    root, *compiler = arguments[1:] if doors or together else arguments
     if not compiler:
-        sys.exit("usage: check_headers.py [--doors] ROOT COMPILER [flags] | --self-test")
-    found = check_with(root, compiler, is_door if doors else lambda name: True)
+        sys.exit("usage: check_headers.py [--doors | --together] ROOT COMPILER [flags] | --self-test")
+    found = check_together(root, compiler) if together else check_with(root, compiler, is_door if doors else lambda name: True)
     print("\n".join([*found, f"{len(found)} offences"]))
     sys.exit(1 if found else 0)
 

@@ -156,6 +156,18 @@ TEST_CASE("an image file cut short anywhere is a FileError", "[gluon][image]") {
   check_complaint({'G', 'I', 'F', '8', '9', 'a'}, "neither JPEG nor PNG");
 }
 
+TEST_CASE("a damaged image of arithmetic codes is a FileError", "[gluon][image]") {
+  SLUICE_NEEDS_IMAGES();
+  Bytes file = from_base64(
+      "/9j/4AAQSkZJRgABAQAAAQABAAD/2wBDAAgGBgcGBQgHBwcJCQgKDBQNDAsLDBkSEw8UHRofHh0aHBwgJC4nICIsIxwcKDcpLDAx"
+      "NDQ0Hyc5PTgyPC4zNDL/2wBDAQkJCQwLDBgNDRgyIRwhMjIyMjIyMjIyMjIyMjIyMjIyMjIyMjIyMjIyMjIyMjIyMjIyMjIyMjIy"
+      "MjIyMjIyMjL/yQARCAALAA4DASIAAhEBAxEB/8wACgAQEAUBEBEF/9oADAMBAAIRAxEAPwD/AKWAX9MKbWV5rHLF9iOXQkZHrjfu"
+      "09ToC5daK9Rhj9FsP05W/tK1wjGt0kJuU0JNkcEVoqa6auvsoslq/wCNy20HPhVYqDK5qA3+rhyA/9k=");
+  CHECK(complaint(file).empty());
+  file[163] ^= 4;
+  check_complaint(file, "bad arithmetic code");
+}
+
 TEST_CASE("a file on which somebody has a lease is read when the lease has ended", "[gluon][image]") {
   const TemporaryFolder folder;
   std::ofstream(folder / "seven.png") << "7 bytes";

@@ -224,6 +224,87 @@ TEST_CASE("steps of several sets of parameters each keep the numbers prepared fo
   CHECK(values_of(dict) == values_of(same));
 }
 
+TEST_CASE("a step that was prepared is none once states were loaded or it was taken back", "[gluon][trainer]") {
+  const ParameterDict dict = two_parameters(cpu());
+  const std::vector<ParameterDict::Entry> entries(dict.begin(), dict.end());
+  Adam adam;
+  adam.update(entries, 1);
+  const auto states = adam.states();
+  const auto before = values_of(dict);
+  for (const bool loads : {true, false}) {
+    adam.prepare(entries, 1);
+    if (loads)
+      adam.load_states(states);
+    adam.cancel(entries);
+    adam.cancel(entries);  // there is no other
+    CHECK_THROWS_WITH(adam.update_prepared(entries), contains("was not prepared"));
+    CHECK(adam.num_updates() == 1);
+    CHECK(adam.num_updates("0.weight") == 1);
+  }
+  CHECK(values_of(dict) == before);
+}
+
+TEST_CASE("what sets of parameters read is kept where they are prepared or recorded", "[gluon][trainer]") {
+  ParameterDict dict;
+  for (int i = 0; i < 80; ++i) {
+    const Parameter parameter("weight", {.shape = {3}});
+    parameter.set_data(pattern_array({3}));
+    dict.insert(message(10 + i, ".weight"), parameter);
+  }
+  const std::vector<ParameterDict::Entry> entries(dict.begin(), dict.end());
+  const auto one = [&](std::size_t i) { return std::span(entries).subspan(i, 1); };
+  SGD sgd;
+  Replay replay;
+  for (std::size_t i = 0; i < 40; ++i) {
+    sgd.prepare(one(i), 1);
+    const CallSinkScope taken(i == 1 ? &replay : nullptr);
+    if (i < 2)
+      sgd.update_prepared(one(i));
+  }
+  for (std::size_t i = 2; i < 40; ++i)
+    CHECK_NOTHROW(sgd.update_prepared(one(i)));
+  for (std::size_t i = 40; i < 80; ++i) {
+    sgd.prepare(one(i), 1);
+    sgd.update_prepared(one(i));
+  }
+  CHECK_NOTHROW(sgd.update_prepared(one(1)));
+  CHECK_NOTHROW(sgd.update_prepared(one(79)));
+  CHECK_THROWS_AS(sgd.update_prepared(one(0)), ValueError);  // long ago, and nobody recorded it
+}
+
+TEST_CASE("a step between leaves what was prepared as it was, of scaled losses too", "[gluon][trainer]") {
+  const auto weights = [](const NDArray& scale) {
+    const ParameterDict dict = two_parameters(cpu());
+    const std::vector<ParameterDict::Entry> entries(dict.begin(), dict.end());
+    SGD sgd;
+    sgd.scale_losses(scale);
+    sgd.prepare(entries, 1);
+    sgd.update(entries, 0.001);
+    sgd.update_prepared(entries);
+    sgd.update(entries, 0.5);
+    sgd.prepare(entries, 0.25);
+    sgd.update_prepared(entries);
+    return values_of(dict);
+  };
+  CHECK(weights(ones({})) == weights({}));
+}
+
+TEST_CASE("a step prepared before losses were scaled is refused, whatever was counted since", "[gluon][trainer]") {
+  const ParameterDict dict = two_parameters(cpu());
+  const std::vector<ParameterDict::Entry> entries(dict.begin(), dict.end());
+  const auto first = std::span(entries).first(1);
+  for (const bool steps_between : {false, true}) {
+    Adam adam;
+    adam.prepare(first, 1);
+    adam.scale_losses(ones({}));
+    if (steps_between)
+      adam.update(entries, 1);
+    CHECK_THROWS_WITH(adam.update_prepared(first), contains("before losses were scaled"));
+    adam.prepare(first, 1);
+    CHECK_NOTHROW(adam.update_prepared(first));
+  }
+}
+
 TEST_CASE("a trainer whose step was recorded refuses to prepare one of other parameters", "[gluon][trainer]") {
   const ParameterDict dict = two_parameters(cpu());
   Trainer trainer(dict, SGD());

@@ -362,3 +362,39 @@ TEST_CASE("diagonal is a view from an offset along two axes, and trace its sum",
   CHECK_THROWS_AS(diagonal(x, 0, 1, 3), IndexError);
   CHECK_THROWS_WITH(trace(ones({3})), contains("trace: "));
 }
+
+TEST_CASE("Truths are multiplied as numbers, as inference says", "[operator]") {
+  const auto truths = [](const Shape& shape) { return ones(shape, {.dtype = bool_}); };
+  for (const Shape& shape : {Shape{}, Shape{3}}) {
+    for (const char* name : {"dot", "inner", "vdot", "outer", "kron"}) {
+      CAPTURE(name, shape);
+      const Operator& op = *find_operator(name);
+      const ArraySpec spec{shape, bool_, cpu()};
+      const Specs inferred = infer(op, std::vector{spec, spec}, {});
+      CHECK(inferred[0].dtype == int64);
+      const NDArray made = invoke_one(op, {truths(shape), truths(shape)}, {}, SourceLocation::current());
+      CHECK(made.dtype() == inferred[0].dtype);
+      CHECK(made.shape() == inferred[0].shape);
+      CHECK(sum(made).item<int>() == (made.size() == 1 ? shape.size() : 9));
+    }
+  }
+  CHECK(tensordot(truths({2, 3}), truths({3, 2}), {1}, {0}).to_vector<int>() == std::vector<int>(4, 3));
+
+  const Operator& op = *find_operator("einsum");
+  const auto inferred = [&](const char* equation, const std::vector<Shape>& shapes) {
+    std::vector<ArraySpec> specs;
+    for (const Shape& shape : shapes)
+      specs.push_back({shape, bool_, cpu()});
+    const std::vector<NamedValue> named{{"equation", std::string(equation)}};
+    return infer(op, specs, make_attributes(op, named))[0].dtype;
+  };
+  for (const char* equation : {"i,i->", "i,j->", "i,j->ij"}) {
+    INFO(equation);
+    const NDArray made = einsum(equation, {truths({3}), truths({3})});
+    CHECK(inferred(equation, {{3}, {3}}) == int64);
+    CHECK(made.dtype() == int64);
+    CHECK(sum(made).item<int>() == (equation[2] == 'i' ? 3 : 9));
+  }
+  CHECK(inferred("i->i", {{3}}) == bool_);
+  CHECK(einsum("i->i", {truths({3})}).dtype() == bool_);
+}

@@ -96,7 +96,12 @@ TEST_CASE("backward finds out that a task wrote what it needs", "[operator][push
     const autograd::RecordScope record;
     y = sum(x * x);
   }
-  push_task({.name = "f"}, {.writes = {x}}, [](const ArrayCall& call) { call.writes[0].as<float>()[0] = 5; });
+  const auto five = [](const ArrayCall& call) { call.writes[0].as<float>()[0] = 5; };
+  // One that is refused did not.
+  const Var none;
+  CHECK_THROWS_AS(push_task({.name = "f", .access = {read(none)}}, {.writes = {x}}, five), ValueError);
+  y.backward({}, {.retain_graph = true});
+  push_task({.name = "f"}, {.writes = {x}}, five);
   CHECK_THROWS_AS(y.backward(), AutogradError);
 }
 

@@ -167,7 +167,9 @@ TEST_CASE("A kernel gets a gradient in an autograd::Function, and stays off the 
     const autograd::RecordScope record;
     const NDArray both[] = {x, y};
     loss = sum(square(autograd::apply(added, both)[0]));
+    const NDArray made = x * 2;
     CHECK_THROWS_AS(added->kernel.launch({x, y, x, 5}, {.block = {32}}), AutogradError);
+    CHECK_THROWS_AS(added->kernel.launch({x, y, made, 5}, {.block = {32}}), AutogradError);
   }
   loss.backward();
   CHECK(x.grad().to_vector<float>() == std::vector<float>{2, 4, 6, 8, 10});

@@ -6,9 +6,11 @@
 #include <cstring>
 #include <utility>
 
-// In this order: the second uses what the first should declare. Included by files of builds with libjpeg alone.
-#include <jerror.h>
+// In this order: the second numbers its codes by the library's version, which the first says. Included by files of builds
+// with libjpeg alone.
 #include <jpeglib.h>
+
+#include <jerror.h>
 
 namespace sluice::image::detail {
 
