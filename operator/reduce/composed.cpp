@@ -100,9 +100,9 @@ NDArray norm_of_powers(const NDArray& x, const NormAttributes& a, SourceLocation
   const NDArray magnitudes = abs(x, site), largest = max_norm(x.detach(), a.axes, true, site);
   const NDArray scale = where(logical_and(largest > 0, isfinite(largest)), largest, 1, site);
   // A power of 0 has no gradient, whatever the order.
-  const NDArray powers = where(magnitudes == 0, 0, power(nonzero(magnitudes) / scale, a.order, site), site);
+  const NDArray powers = where(magnitudes == 0, 0, power(one_for_zero(magnitudes) / scale, a.order, site), site);
   const NDArray total = sum(powers, a.axes, true, site);
-  const NDArray y = where(total == 0, 0, power(nonzero(total), 1 / a.order, site) * scale, site);
+  const NDArray y = where(total == 0, 0, power(one_for_zero(total), 1 / a.order, site) * scale, site);
   return a.keepdims ? y : sum(y, a.axes, false, site);
 }
 
@@ -111,7 +111,7 @@ NDArray norm_of_powers(const NDArray& x, const NormAttributes& a, SourceLocation
 NDArray norm_of_reciprocals(const NDArray& x, const NormAttributes& a, SourceLocation site) {
   const NDArray magnitudes = abs(x, site), root = max_norm(rsqrt(magnitudes.detach(), site), a.axes, true, site);
   const NDArray scale = where(logical_and(root > 0, isfinite(root)), root, 1, site);
-  const NDArray relative = nonzero(magnitudes) * scale * scale;
+  const NDArray relative = one_for_zero(magnitudes) * scale * scale;
   const NDArray total = sum(power(relative, a.order, site), a.axes, true, site);
   const NDArray y = where(isinf(root), 0, power(total, 1 / a.order, site) / scale / scale, site);
   return a.keepdims ? y : sum(y, a.axes, false, site);

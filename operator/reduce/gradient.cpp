@@ -89,7 +89,7 @@ NDArray ReductionGradient::shared(const NDArray& x, const NDArray& y, const NDAr
 }
 
 NDArray ReductionGradient::in_shares(const NDArray& x, const NDArray& dy) const {
-  return x * (dy / nonzero(sum(x, axes_, true)));
+  return x * (dy / one_for_zero(sum(x, axes_, true)));
 }
 
 }  // namespace detail

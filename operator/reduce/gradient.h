@@ -10,7 +10,7 @@
 namespace sluice {
 
 /// y, or 1 where it is 0: what is divided by it is 0 there as well.
-inline NDArray nonzero(const NDArray& y) {
+inline NDArray one_for_zero(const NDArray& y) {
   return where(y == 0, 1, y);
 }
 /// The nearest finite number of y's type; NaN stays.

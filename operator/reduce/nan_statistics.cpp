@@ -46,7 +46,7 @@ Arrays moment(std::span<const NDArray> inputs, const Attributes& attributes, Sou
 Arrays deviation(std::span<const NDArray> inputs, const Attributes& attributes, SourceLocation site) {
   const NDArray& x = inputs[0];
   const NDArray square_of = variance_of_numbers(x, attributes.as<MomentAttributes>(), site);
-  return {where(equal(square_of, 0, site), 0, sqrt(nonzero(square_of), site), site).astype(x.dtype(), site)};
+  return {where(equal(square_of, 0, site), 0, sqrt(one_for_zero(square_of), site), site).astype(x.dtype(), site)};
 }
 
 constexpr Operator moment_of(const char* name, Composition composition) {

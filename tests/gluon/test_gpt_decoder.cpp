@@ -152,6 +152,8 @@ TEST_CASE(
     CHECK_THROWS_AS(
         values(layer.step(part(x, 0, 1), behind, nn::causal_mask(behind, 1, 9), cache)) == values(cache.keys),
         IndexError);
+    CHECK_THROWS_AS(cache.keys.wait_to_read(), IndexError);
+    CHECK_THROWS_AS(cache.values.wait_to_read(), IndexError);
   }
   CHECK_THROWS_AS(nn::MultiHeadAttention(4, 2).make_cache(0, 3), ValueError);
 }

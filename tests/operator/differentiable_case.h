@@ -18,7 +18,7 @@ struct DifferentiableCase {
   bool in_float32 = false;  // whatever it is given
 };
 
-namespace detail {
+namespace case_parts {
 
 // Scales and shifts beside half types are float32.
 inline NDArray widened(const NDArray& x) {
@@ -39,6 +39,6 @@ inline NDArray cycled(const std::vector<std::int64_t>& values, const Shape& shap
 
 using Cases = std::vector<DifferentiableCase>;
 
-}  // namespace detail
+}  // namespace case_parts
 
 }  // namespace sluice::test

@@ -24,7 +24,7 @@
 
 namespace sluice::test {
 
-namespace detail {
+namespace case_parts {
 
 inline void add_elementwise_cases(Cases& cases) {
   for (const UnaryCase& row : unary_cases()) {
@@ -350,29 +350,29 @@ inline void add_control(Cases& cases) {
   cases.push_back({"cond", {{3, 2}, {2}, {2}}, [=](const auto& v) { return as_graph(v, chosen); }});
 }
 
-}  // namespace detail
+}  // namespace case_parts
 
 inline const std::vector<DifferentiableCase>& differentiable_cases() {
   static const std::vector<DifferentiableCase> cases = [] {
     std::vector<DifferentiableCase> made;
-    detail::add_elementwise_cases(made);
-    detail::add_reductions(made);
-    detail::add_rows_and_places(made);
-    detail::add_scans_and_orders(made);
-    detail::add_index_arrays(made);
-    detail::add_sequences(made);
-    detail::add_views(made);
-    detail::add_subscripts(made);
-    detail::add_mixed_subscripts(made);
-    detail::add_products(made);
-    detail::add_images(made);
-    detail::add_norm_relu(made);
-    detail::add_row_norms(made);
-    detail::add_groups(made);
-    detail::add_neural(made);
-    detail::add_control(made);
-    detail::add_diagonals(made);
-    detail::add_decompositions(made);
+    case_parts::add_elementwise_cases(made);
+    case_parts::add_reductions(made);
+    case_parts::add_rows_and_places(made);
+    case_parts::add_scans_and_orders(made);
+    case_parts::add_index_arrays(made);
+    case_parts::add_sequences(made);
+    case_parts::add_views(made);
+    case_parts::add_subscripts(made);
+    case_parts::add_mixed_subscripts(made);
+    case_parts::add_products(made);
+    case_parts::add_images(made);
+    case_parts::add_norm_relu(made);
+    case_parts::add_row_norms(made);
+    case_parts::add_groups(made);
+    case_parts::add_neural(made);
+    case_parts::add_control(made);
+    case_parts::add_diagonals(made);
+    case_parts::add_decompositions(made);
     return made;
   }();
   return cases;

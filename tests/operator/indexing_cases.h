@@ -10,7 +10,7 @@
 
 #include "tests/operator/differentiable_case.h"
 
-namespace sluice::test::detail {
+namespace sluice::test::case_parts {
 
 inline void add_index_arrays(Cases& cases) {
   const auto pair = [](const NDArray& x) {  // one entry twice
@@ -112,4 +112,4 @@ inline void add_sequences(Cases& cases) {
   }
 }
 
-}  // namespace sluice::test::detail
+}  // namespace sluice::test::case_parts

@@ -5,7 +5,7 @@
 
 #include "tests/operator/differentiable_case.h"
 
-namespace sluice::test::detail {
+namespace sluice::test::case_parts {
 
 /// Of any numbers between -1 and 1 matrices that are far from singular, with values far from each other.
 inline NDArray sound(const NDArray& x) {
@@ -85,4 +85,4 @@ inline void add_diagonals(Cases& cases) {
                    }});
 }
 
-}  // namespace sluice::test::detail
+}  // namespace sluice::test::case_parts

@@ -14,7 +14,7 @@
 
 #include "tests/operator/differentiable_case.h"
 
-namespace sluice::test::detail {
+namespace sluice::test::case_parts {
 
 inline void add_composed_convolutions(Cases& cases) {
   const Shape bias{4};
@@ -198,4 +198,4 @@ inline void add_neural(Cases& cases) {
   add_volumes(cases);
 }
 
-}  // namespace sluice::test::detail
+}  // namespace sluice::test::case_parts

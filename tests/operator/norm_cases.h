@@ -6,7 +6,7 @@
 
 #include "tests/operator/differentiable_case.h"
 
-namespace sluice::test::detail {
+namespace sluice::test::case_parts {
 
 // What plans make of batch norm and a relu.
 inline void add_norm_relu(Cases& cases) {
@@ -75,4 +75,4 @@ inline void add_groups(Cases& cases) {
   }
 }
 
-}  // namespace sluice::test::detail
+}  // namespace sluice::test::case_parts

@@ -16,7 +16,7 @@
 
 namespace sluice::test {
 
-namespace detail {
+namespace case_parts {
 
 inline std::vector<std::pair<Shape, std::optional<DType>>> alike(std::size_t count, const Shape& shape) {
   return {count, {shape, std::nullopt}};
@@ -221,9 +221,9 @@ inline void add_sources(std::vector<PlainCase>& cases) {
   });
 }
 
-}  // namespace detail
+}  // namespace case_parts
 
-namespace detail {
+namespace case_parts {
 
 inline void add_samples(std::vector<PlainCase>& cases) {
   const auto add = [&](const char* op, const std::function<NDArray(const NDArray&, DType)>& f) {
@@ -235,18 +235,18 @@ inline void add_samples(std::vector<PlainCase>& cases) {
   add("sample_categorical", [](const NDArray& weights, DType) { return random::categorical(weights, 9); });
 }
 
-}  // namespace detail
+}  // namespace case_parts
 
 inline std::vector<PlainCase> plain_cases() {
   std::vector<PlainCase> cases;
-  detail::add_rows(cases);
-  detail::add_plain_reductions(cases);
-  detail::add_parts_of_layers(cases);
-  detail::add_updates(cases);
-  detail::add_sources(cases);
-  detail::add_samples(cases);
+  case_parts::add_rows(cases);
+  case_parts::add_plain_reductions(cases);
+  case_parts::add_parts_of_layers(cases);
+  case_parts::add_updates(cases);
+  case_parts::add_sources(cases);
+  case_parts::add_samples(cases);
   for (const char* op : {"detach", "fill"})
-    cases.push_back(detail::by_name(op, detail::alike(1, {3, 4}), ""));
+    cases.push_back(case_parts::by_name(op, case_parts::alike(1, {3, 4}), ""));
   cases.push_back(
       {"one_hot",
        {{{3, 2}, {}}},

@@ -10,7 +10,7 @@
 #include "tests/operator/linalg_cases.h"
 #include "tests/operator/plain_cases.h"
 
-namespace sluice::test::detail {
+namespace sluice::test::case_parts {
 
 /// dy, x, parameters of `channels`, and what forward saved of so many rows: those in float32, or float64 beside it.
 inline PlainCase norm_gradient(
@@ -317,22 +317,22 @@ inline void add_plain_products(std::vector<PlainCase>& cases) {
   cases.push_back(by_name("trace", alike(1, {3, 4}), "offset=1"));
 }
 
-}  // namespace sluice::test::detail
+}  // namespace sluice::test::case_parts
 
 namespace sluice::test {
 
 inline std::vector<PlainCase> all_plain_cases() {
   std::vector<PlainCase> cases = plain_cases();
-  detail::add_norm_gradients(cases);
-  detail::add_orders(cases);
-  detail::add_made(cases);
-  detail::add_forms(cases);
-  detail::add_sums_at(cases);
-  detail::add_neural(cases);
-  detail::add_alignments(cases);
-  detail::add_recurrences(cases);
-  detail::add_regions(cases);
-  detail::add_plain_products(cases);
+  case_parts::add_norm_gradients(cases);
+  case_parts::add_orders(cases);
+  case_parts::add_made(cases);
+  case_parts::add_forms(cases);
+  case_parts::add_sums_at(cases);
+  case_parts::add_neural(cases);
+  case_parts::add_alignments(cases);
+  case_parts::add_recurrences(cases);
+  case_parts::add_regions(cases);
+  case_parts::add_plain_products(cases);
   return cases;
 }
 

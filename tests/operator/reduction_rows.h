@@ -33,7 +33,7 @@ struct ReductionCase {
   }
 };
 
-namespace detail {
+namespace case_parts {
 
 template <Reduction row>
 double one_after_the_other(const std::vector<double>& terms) {
@@ -44,7 +44,7 @@ double one_after_the_other(const std::vector<double>& terms) {
   return static_cast<double>(op.finish(total));
 }
 
-}  // namespace detail
+}  // namespace case_parts
 
 inline const std::vector<ReductionCase>& reduction_cases() {
   static const std::vector<ReductionCase> cases = {
@@ -53,7 +53,7 @@ inline const std::vector<ReductionCase>& reduction_cases() {
    ReduceTypes::row_types,                                                                    \
    OfNothing::of_nothing == OfNothing::start,                                                 \
    [](const NDArray& x, const Shape& axes, bool keepdims) { return row(x, axes, keepdims); }, \
-   detail::one_after_the_other<Reduction::row>},
+   case_parts::one_after_the_other<Reduction::row>},
 #include <sluice/operator/reduce/reduce.def>
 #undef REDUCTION
   };

@@ -35,7 +35,7 @@ struct Named {
   std::vector<std::int64_t> places;
 };
 
-namespace detail {
+namespace case_parts {
 
 inline bool next(std::vector<std::int64_t>& at, const Shape& shape) {
   for (int axis = shape.ndim(); axis-- > 0;) {
@@ -144,11 +144,11 @@ inline Meaning meaning_of(Items items, const Shape& shape) {
   return meaning;
 }
 
-}  // namespace detail
+}  // namespace case_parts
 
 /// Of an array of that shape. The subscripts are right ones.
 inline Named named_by(const Items& items, const Shape& shape) {
-  const detail::Meaning meaning = detail::meaning_of(items, shape);
+  const case_parts::Meaning meaning = case_parts::meaning_of(items, shape);
   const int before = static_cast<int>(meaning.at), many = meaning.together.ndim();
   Named named;
   for (int i = 0; i < before; ++i)
@@ -168,7 +168,7 @@ inline Named named_by(const Items& items, const Shape& shape) {
         from[static_cast<std::size_t>(meaning.free[i].axis)] =
             meaning.free[i].entries[static_cast<std::size_t>(at[axis])];
     }
-    for (const detail::AxisNumbers& each : meaning.numbers) {
+    for (const case_parts::AxisNumbers& each : meaning.numbers) {
       std::int64_t place = 0;
       for (int k = 0, ahead = many - each.shape.ndim(); k < each.shape.ndim(); ++k) {
         const std::int64_t index = at[static_cast<std::size_t>(before + ahead + k)];
@@ -182,7 +182,7 @@ inline Named named_by(const Items& items, const Shape& shape) {
     for (int axis = 0; axis < shape.ndim(); ++axis)
       place = place * shape[axis] + from[static_cast<std::size_t>(axis)];
     named.places.push_back(place);
-  } while (detail::next(at, named.shape));
+  } while (case_parts::next(at, named.shape));
   return named;
 }
 

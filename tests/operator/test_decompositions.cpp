@@ -16,8 +16,8 @@ using namespace sluice::test;
 
 namespace {
 
-using sluice::test::detail::sound;
-using sluice::test::detail::symmetric;
+using sluice::test::case_parts::sound;
+using sluice::test::case_parts::symmetric;
 
 constexpr double k_nan = std::numeric_limits<double>::quiet_NaN();
 

@@ -17,10 +17,10 @@ namespace {
 
 std::vector<DifferentiableCase> cases() {
   std::vector<DifferentiableCase> made;
-  sluice::test::detail::add_index_arrays(made);
-  sluice::test::detail::add_subscripts(made);
-  sluice::test::detail::add_mixed_subscripts(made);
-  sluice::test::detail::add_sequences(made);
+  sluice::test::case_parts::add_index_arrays(made);
+  sluice::test::case_parts::add_subscripts(made);
+  sluice::test::case_parts::add_mixed_subscripts(made);
+  sluice::test::case_parts::add_sequences(made);
   return made;
 }
 

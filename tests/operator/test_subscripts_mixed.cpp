@@ -206,7 +206,7 @@ TEST_CASE("Subscripts made at random name what loops by NumPy's rules say", "[su
     check_values(maker, shape, items, named, cpu());
     arrays += std::any_of(items.begin(), items.end(), [](const Item& item) { return item.is_array(); });
     empty += named.places.empty();
-    apart += sluice::test::detail::meaning_of(items, shape).apart;
+    apart += sluice::test::case_parts::meaning_of(items, shape).apart;
   });
   CHECK(arrays > 300);  // what is made is worth a test
   CHECK(empty > 50);

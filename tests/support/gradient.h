@@ -19,7 +19,7 @@ struct GradientOptions {
   Tolerance tolerance{1e-5, 1e-7};
 };
 
-namespace detail {
+namespace gradient_parts {
 
 inline double weighted_sum(const NDArray& y, const NDArray& weights) {
   const auto values = y.to_vector<double>(), by = weights.to_vector<double>();
@@ -45,7 +45,7 @@ inline NDArray numeric_gradient(
   return array(gradient, inputs[k].shape(), inputs[k].device());
 }
 
-}  // namespace detail
+}  // namespace gradient_parts
 
 /// Compares the recorded gradient of `f` with finite differences for every float64 input (others are held fixed),
 /// under random head gradients. Empty if they agree; otherwise which input differs, and how.
@@ -68,7 +68,7 @@ inline std::string gradient_differences(
     if (inputs[k].dtype() != float64)
       continue;
     const autograd::TrainScope same_mode;
-    const NDArray want = detail::numeric_gradient(f, inputs, k, weights, options.step);
+    const NDArray want = gradient_parts::numeric_gradient(f, inputs, k, weights, options.step);
     const std::string found = differences(variables[k].grad(), want, options.tolerance);
     if (!found.empty())
       return message("gradient of input ", k, ": ", found);
