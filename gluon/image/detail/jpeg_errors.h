@@ -8,10 +8,15 @@
 
 // In this order: the second numbers its codes by the library's version, which the first says. Included by files of
 // builds with libjpeg alone.
-#include <jerror.h>
+// clang-format off
 #include <jpeglib.h>
+#include <jerror.h>
+// clang-format on
 
 namespace sluice::image::detail {
+
+static_assert(
+    (JPEG_LIB_VERSION >= 70) == (int{JERR_BAD_CROP_SPEC} < int{JERR_OUT_OF_MEMORY}), "codes of another version");
 
 /// How libjpeg, which has no way back from an error of its own, comes back to us.
 struct JpegErrors {
