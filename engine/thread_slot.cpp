@@ -1,3 +1,4 @@
+#include <cstddef>
 #include <mutex>
 #include <new>
 
@@ -13,8 +14,10 @@ struct Registry {
   bool taken[k_slots] = {};
 };
 
-Registry& registry() {
-  static auto* all = new Registry;  // leaked: threads may outlive static objects
+// Never destroyed: threads may outlive static objects. Without the heap, which a program's first thread may find empty.
+Registry& registry() noexcept {
+  alignas(Registry) static std::byte place[sizeof(Registry)];
+  static auto* const all = ::new (place) Registry;
   return *all;
 }
 

@@ -142,7 +142,7 @@ void Optimizer::prepare(std::span<const ParameterDict::Entry> parameters, double
   make_guard(step);
   write_numbers(step, true);
   Numbers& numbers = numbers_for(step);
-  numbers.is_prepared = true;
+  numbers.is_counted = numbers.is_prepared = true;
   numbers.is_applied = false;
   count(step);
 }
@@ -166,6 +166,7 @@ void Optimizer::update_prepared(std::span<const ParameterDict::Entry> parameters
   });
   Numbers& numbers = prepared->second;
   step.in_memory = numbers.array;
+  make_guard(step);  // gradients may be guarded since it was prepared
   numbers.is_recorded |= region_records() || sluice::detail::calls_are_taken();
   apply_guarded(step);
   numbers.is_applied = true;
@@ -173,8 +174,9 @@ void Optimizer::update_prepared(std::span<const ParameterDict::Entry> parameters
 
 void Optimizer::cancel(std::span<const ParameterDict::Entry> parameters) {
   const auto numbers = numbers_.find(names_of(parameters));
-  if (parameters.empty() || numbers == numbers_.end() || !numbers->second.is_prepared)
+  if (parameters.empty() || numbers == numbers_.end() || !numbers->second.is_counted)
     return;
+  numbers->second.is_counted = false;
   for (const auto& [name, parameter] : parameters)
     --counts_[name];
   --num_updates_;

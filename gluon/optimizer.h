@@ -197,7 +197,8 @@ class SLUICE_API Optimizer {
     NDArray places = {};  // of these parameters in taken_
     NDArray chosen = {};  // 1 of these, 0 of the others there
     std::uint64_t used = 0;
-    bool is_prepared = false;  // a step that is counted reads it
+    bool is_counted = false;   // the step that was prepared last is among those of now
+    bool is_prepared = false;  // and reads it
     bool is_applied = false;   // and has been, once at least, since
     bool is_recorded = false;  // a step that runs again may read it
 

@@ -135,7 +135,8 @@ void Optimizer::load_states(const States& states) {
   taken_ = {};
   for (auto& [names, numbers] : numbers_) {
     numbers.places = numbers.chosen = {};
-    numbers.forget();  // of a step that was counted among others
+    numbers.is_counted = false;  // among others it was
+    numbers.forget();
   }
 }
 

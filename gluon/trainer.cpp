@@ -42,8 +42,9 @@ void Trainer::guard_gradients(const optimizer::GuardSettings& settings) {
 // Errors and tasks name the user's line.
 template <class Body>
 void Trainer::located(const char* what, SourceLocation site, const Body& body) {
-  if (site.line != called_.line || std::strcmp(site.file, called_.file) != 0) {
+  if (site.line != called_.line || what != called_what_ || std::strcmp(site.file, called_.file) != 0) {
     const Origin& origin = Origin::of(what, site);
+    called_what_ = what;
     called_ = origin.called();
     called_.origin = origin.number();
   }
@@ -168,7 +169,17 @@ void Trainer::update(std::int64_t batch_size, bool ignore_stale_grad, SourceLoca
   const std::vector<ParameterDict::Entry> fresh = fresh_parameters(ignore_stale_grad);
   if (scaler_ != nullptr)
     use_scale(*scaler_, fresh, true, site);
-  optimizer().update(fresh, 1.0 / static_cast<double>(batch_size), site);
+  const auto scale_again = [&] {  // by which a step divides that was prepared
+    if (scaler_ != nullptr)
+      use_scale(*scaler_, fresh, false, site);
+  };
+  try {
+    optimizer().update(fresh, 1.0 / static_cast<double>(batch_size), site);
+  } catch (...) {
+    scale_again();
+    throw;
+  }
+  scale_again();
   for (const auto& [name, parameter] : fresh)
     parameter.mark_grad_used();
   if (!fresh.empty())

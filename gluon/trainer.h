@@ -39,7 +39,8 @@ class SLUICE_API Trainer {
   /// batch_size < 1, for a parameter that is to be trained and not initialised, while a region records, and, once a
   /// region recorded apply_step() or a sink took it, where other parameters than in that step are to be trained: what
   /// was recorded would go on without their rates. apply_step() throws ValueError where nothing was prepared. After a
-  /// throw all is as it was before.
+  /// throw all is as it was before. What was recorded goes on with the states that it was recorded with: after
+  /// load_states(), and where scaled losses came to train parameters that they did not when it was, record anew.
   void prepare_step(std::int64_t batch_size, SourceLocation site = SourceLocation::current());
   void apply_step(SourceLocation site = SourceLocation::current());
 
@@ -114,6 +115,7 @@ class SLUICE_API Trainer {
   std::shared_ptr<const amp::GradScaler> scaler_;  // whose state knows that it is a trainer's
   std::unique_ptr<optimizer::Optimizer> optimizer_;
   SourceLocation called_ = {};  // the line of the last step
+  const char* called_what_ = nullptr;
 };
 
 }  // namespace sluice::gluon

@@ -121,6 +121,10 @@ NDArray Trainer::step_scaled(
     step(batch_size, ignore_stale_grad, site);
     return {};
   }
+  require(!is_recorded_, [] {
+    return "a step was recorded of losses that were not scaled; give the trainer its scaler before, by "
+           "amp::init_trainer()";
+  });
   const std::vector<ParameterDict::Entry> fresh = fresh_parameters(true);
   use_scale(scaler, fresh, true, site);
   NDArray kept;  // taken before the step: once that was made nothing may fail

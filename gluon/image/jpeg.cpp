@@ -18,8 +18,11 @@ constexpr std::size_t k_off_vectors = 8;
 
 // Warnings that say that pixels are not those which were encoded; others do no harm.
 bool is_damage(int code) {
-  return code == JWRN_HIT_MARKER || code == JWRN_JPEG_EOF || code == JWRN_HUFF_BAD_CODE ||
-         code == JWRN_ARITH_BAD_CODE || code == JWRN_MUST_RESYNC;
+#ifdef D_ARITH_CODING_SUPPORTED
+  if (code == JWRN_ARITH_BAD_CODE)
+    return true;
+#endif
+  return code == JWRN_HIT_MARKER || code == JWRN_JPEG_EOF || code == JWRN_HUFF_BAD_CODE || code == JWRN_MUST_RESYNC;
 }
 
 void note_warning(j_common_ptr codec, int level) {

@@ -131,7 +131,7 @@ class Arguments {
   Device device() const noexcept { return engine_ == nullptr ? gpu(0) : device_; }
   Engine& engine() const { return engine_ == nullptr ? Engine::current() : *engine_; }
 
-  /// Fills in what the task says and carries. Written arrays count as changed.
+  /// Fills in what the task says and carries.
   void enter(Task& task, Call& call, SourceLocation site) {
     for (std::size_t i = 0; i < given_.size(); ++i) {
       const Parameter& parameter = parameters_[i];
@@ -143,8 +143,14 @@ class Arguments {
       const detail::ArrayObject& object = array.is_contiguous() ? *array.object() : packed(array, site);
       call.words.push_back(std::bit_cast<std::uint64_t>(object.data()));
       detail::add_touched(task.access, object, parameter.constant ? AccessMode::read : AccessMode::write);
-      if (!parameter.constant)
-        object.buffer->raise_version();
+    }
+  }
+
+  /// Once the task is pushed.
+  void count_writes() const {
+    for (std::size_t i = 0; i < given_.size(); ++i) {
+      if (parameters_[i].array && !parameters_[i].constant)
+        given_[i].array().object()->buffer->raise_version();
     }
   }
 
@@ -269,6 +275,7 @@ void CudaKernel::launch(std::span<const Argument> given, const LaunchShape& shap
   arguments.enter(task, *call, site);
   arguments.engine().push(
       task, [call = std::move(call)](Queue queue) { call->run(queue.stream()); }, site);
+  arguments.count_writes();
 }
 
 CudaModule::CudaModule(std::string source, std::vector<std::string> options)

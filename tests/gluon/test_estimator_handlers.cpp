@@ -51,6 +51,29 @@ Trail stepped(const std::vector<Batch>& batches) {
   return linear.parameters();
 }
 
+/// What steps leave whose batches' gradients are added up by hand: in the order in which they come, whatever kernels
+/// sum.
+Trail added_up(const std::vector<std::vector<Batch>>& steps) {
+  Linear linear;
+  for (const auto& [name, parameter] : linear.net.collect_params())
+    parameter.set_grad_req(GradReq::add);
+  for (const std::vector<Batch>& batches : steps) {
+    linear.net.zero_grad();
+    std::int64_t samples = 0;
+    for (const auto& [x, y] : batches) {
+      NDArray losses;
+      {
+        const autograd::RecordScope record;
+        losses = linear.loss(linear.net(x), y);
+      }
+      losses.backward();
+      samples += x.shape()[0];
+    }
+    linear.trainer.step(samples);
+  }
+  return linear.parameters();
+}
+
 /// A metric that says what it is told.
 class Said : public gluon::metric::Metric {
  public:
@@ -83,9 +106,8 @@ TEST_CASE("Gradients of several batches make one step, bit for bit that of all t
   CHECK(fit({.every = 3, .discard_partial = true}, 1) == stepped({whole_batch(12, 0)}));
   CHECK(fit({.every = 9}, 1) == stepped({whole_batch(16, 0)}));
   CHECK(fit({.every = 9, .discard_partial = true}, 0) == stepped({}));
-  CHECK(
-      fit({.every = 3}, 4, 2) ==
-      stepped({whole_batch(12, 0), whole_batch(4, 12), whole_batch(12, 0), whole_batch(4, 12)}));
+  const std::vector<Batch> first(quarters.begin(), quarters.begin() + 3), last(quarters.begin() + 3, quarters.end());
+  CHECK(fit({.every = 3}, 4, 2) == added_up({first, last, first, last}));
   CHECK_THROWS_AS(est::GradientUpdateHandler({.every = 0}), ValueError);
 }
 

@@ -9,6 +9,7 @@
 #include <sluice/operator/autocast.h>
 
 #include "tests/gluon/scaled_training.h"
+#include "tests/support/sinks.h"
 
 using namespace sluice;
 using namespace sluice::test;
@@ -191,6 +192,37 @@ TEST_CASE("A step prepared before losses were scaled is refused", "[gluon][amp]"
       contains("SGD: a step of these ") && contains("'0.weight' the first") && contains("before losses were scaled"));
   training.trainer->prepare_step(4);
   CHECK_NOTHROW(training.trainer->apply_step());
+}
+
+TEST_CASE("A step that is prepared divides by the scale, whatever step came between", "[gluon][amp]") {
+  const auto trained = [](bool unscales) {
+    const ScaledTraining training(optimizers()["SGD"]);
+    amp::init_trainer(*training.trainer);
+    training.trainer->prepare_step(4);
+    amp::scale_loss(training.losses(1), *training.trainer).backward();
+    if (unscales)
+      amp::unscale(*training.trainer);
+    training.trainer->step(4);
+    amp::scale_loss(training.losses(2), *training.trainer).backward();
+    training.trainer->guard_gradients({.skip_non_finite = true});
+    training.trainer->apply_step();
+    return training.all();
+  };
+  CHECK(trained(true) == trained(false));
+}
+
+TEST_CASE("A trainer whose step was recorded takes no other's scaler", "[gluon][amp]") {
+  const ScaledTraining training(optimizers()["Adam"]);
+  GradScaler scaler;
+  training.losses(0).backward();
+  training.trainer->prepare_step(4);
+  RunningSink sink;
+  {
+    const CallSinkScope taken(&sink);
+    training.trainer->apply_step();
+  }
+  scaler.scale(training.losses(1)).backward();
+  CHECK_THROWS_WITH(scaler.step(*training.trainer, 4), contains("a step was recorded"));
 }
 
 // Counts are kept in the order in which their parameters came: after load_states() in another one.

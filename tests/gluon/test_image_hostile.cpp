@@ -163,7 +163,10 @@ TEST_CASE("a damaged image of arithmetic codes is a FileError", "[gluon][image]"
       "NDQ0Hyc5PTgyPC4zNDL/2wBDAQkJCQwLDBgNDRgyIRwhMjIyMjIyMjIyMjIyMjIyMjIyMjIyMjIyMjIyMjIyMjIyMjIyMjIyMjIy"
       "MjIyMjIyMjL/yQARCAALAA4DASIAAhEBAxEB/8wACgAQEAUBEBEF/9oADAMBAAIRAxEAPwD/AKWAX9MKbWV5rHLF9iOXQkZHrjfu"
       "09ToC5daK9Rhj9FsP05W/tK1wjGt0kJuU0JNkcEVoqa6auvsoslq/wCNy20HPhVYqDK5qA3+rhyA/9k=");
-  CHECK(complaint(file).empty());
+  const std::string whole = complaint(file);
+  if (whole.find("not implemented") != std::string::npos)
+    SLUICE_SKIP("libjpeg was built without arithmetic codes");
+  CHECK(whole.empty());
   file[163] ^= 4;
   check_complaint(file, "bad arithmetic code");
 }

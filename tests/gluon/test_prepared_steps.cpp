@@ -300,9 +300,29 @@ TEST_CASE("a step prepared before losses were scaled is refused, whatever was co
     if (steps_between)
       adam.update(entries, 1);
     CHECK_THROWS_WITH(adam.update_prepared(first), contains("before losses were scaled"));
+    adam.cancel(first);
+    CHECK(adam.num_updates() == (steps_between ? 1 : 0));
     adam.prepare(first, 1);
     CHECK_NOTHROW(adam.update_prepared(first));
   }
+}
+
+TEST_CASE("gradients may be guarded after a step was prepared", "[gluon][trainer]") {
+  const ParameterDict dict = two_parameters(cpu());
+  Trainer trainer(dict, SGD());
+  trainer.prepare_step(1);
+  trainer.guard_gradients({.max_norm = 1});
+  trainer.apply_step();
+  REQUIRE(trainer.optimizer().last_guard().defined());
+  CHECK(values(trainer.optimizer().last_guard().astype(float32))[2] == 1);
+}
+
+TEST_CASE("errors of two calls on one line name each its own", "[gluon][trainer]") {
+  Trainer trainer(two_parameters(cpu()), SGD());
+  for (const bool first : {true, false})
+    CHECK_THROWS_WITH(
+        first ? trainer.prepare_step(0) : trainer.apply_step(),
+        contains(first ? "Trainer::prepare_step" : "Trainer::apply_step"));
 }
 
 TEST_CASE("a trainer whose step was recorded refuses to prepare one of other parameters", "[gluon][trainer]") {
