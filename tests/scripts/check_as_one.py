@@ -40,7 +40,7 @@ def compiled(root, folder, texts, limit=8):
     for file, text in zip(files, texts):
         file.write_text(text)
     done = subprocess.run(
-        [sys.executable, str(root / "tests/support/precompiled/as_one.py"), str(folder), str(folder / "as_one"), "name", str(limit), *files],
+        [sys.executable, str(root / "tests/support/precompiled/as_one.py"), str(folder), str(folder / "as_one"), str(limit), "name", *files],
         capture_output=True, text=True, check=True)
     return done.stdout.split()
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Which files of a target are compiled as one: as_one.py INCLUDES OUTPUTS NAME LIMIT FILE.. writes files that include up to
+"""Which files of a target are compiled as one: as_one.py INCLUDES OUTPUTS LIMIT NAME FILE.. writes files that include up to
 LIMIT of them each, in the folder OUTPUTS, and prints what to compile. Headers are so parsed, and what they hold compiled,
 once for all of these.
 
@@ -166,7 +166,7 @@ def grouped(files, limit):
 
 
 def main():
-    includes, outputs, name, limit = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2]), sys.argv[3], int(sys.argv[4])
+    includes, outputs, limit, name = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
     folders = (includes, pathlib.Path(__file__).resolve().parents[3])
     outputs.mkdir(exist_ok=True)
     for i, group in enumerate(grouped([File(path, folders) for path in sys.argv[5:]], limit)):
