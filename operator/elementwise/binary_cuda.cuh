@@ -29,7 +29,7 @@ PointwiseLaunch<3> binary_launch_for(Binary row) {
 }
 
 template <Binary row, class T, int operand>
-constexpr PointwiseLaunch<5> binary_gradient_launch_of() {
+constexpr PointwiseLaunch<5> binary_backward_launch_of() {
   using Row = math::BinaryRow<row>;
   // Formulas that read dy alone never come here: see binary.cpp.
   constexpr Uses uses = operand == 0 ? Row::uses_a : Row::uses_b;
@@ -42,9 +42,9 @@ constexpr PointwiseLaunch<5> binary_gradient_launch_of() {
 }
 
 template <class T, int operand>
-PointwiseLaunch<5> binary_gradient_launch_for(Binary row) {
+PointwiseLaunch<5> binary_backward_launch_for(Binary row) {
   static constexpr PointwiseLaunch<5> k_launches[] = {
-#define BINARY(name, ...) binary_gradient_launch_of<Binary::name, T, operand>(),
+#define BINARY(name, ...) binary_backward_launch_of<Binary::name, T, operand>(),
 #include <sluice/operator/elementwise/binary.def>
 #undef BINARY
   };

@@ -34,17 +34,17 @@ struct BinaryBackward {
   }
   static RowLoop loop_of(const RowInputs& call) {
     const DType dtype = call.inputs[0].dtype;
-    return row_loop(binary_gradient_loop(row, operand, dtype), operands(call), dtype);
+    return row_loop(binary_backward_loop(row, operand, dtype), operands(call), dtype);
   }
   static void cpu(const KernelCall& call) {
     const DType dtype = call.inputs[0].dtype;
-    run_on_cpu<5>(name, call.outputs[0], operands(call), binary_gradient_loop(row, operand, dtype), dtype);
+    run_on_cpu<5>(name, call.outputs[0], operands(call), binary_backward_loop(row, operand, dtype), dtype);
   }
 #if SLUICE_CUDA
   static void gpu(const KernelCall& call) {
     const DType dtype = call.inputs[0].dtype;
     const auto args = pointwise_args<5>(name, call.outputs[0], operands(call), dtype);
-    run_on_gpu(name, args, binary_gradient_launch(row, operand, dtype), dtype, call.queue);
+    run_on_gpu(name, args, binary_backward_launch(row, operand, dtype), dtype, call.queue);
   }
 #endif
   static constexpr Operator op{

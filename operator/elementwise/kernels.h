@@ -24,18 +24,18 @@ inline constexpr bool k_has_gradient = is_differentiable(kind) && std::is_floati
 /// y from x.
 PointwiseLoop unary_loop(Unary row, DType dtype);
 /// dx from dy, x, y.
-PointwiseLoop unary_gradient_loop(Unary row, DType dtype);
+PointwiseLoop unary_backward_loop(Unary row, DType dtype);
 /// Of rows with P parameters; these are operands behind the others, for the loops too.
 template <int P>
 PointwiseLaunch<2 + P> unary_launch(Unary row, DType dtype);
 template <int P>
-PointwiseLaunch<4 + P> unary_gradient_launch(Unary row, DType dtype);
+PointwiseLaunch<4 + P> unary_backward_launch(Unary row, DType dtype);
 /// y from a, b; `dtype` is theirs.
 PointwiseLoop binary_loop(Binary row, DType dtype);
 PointwiseLaunch<3> binary_launch(Binary row, DType dtype);
 /// da (operand 0) or db (operand 1) from dy, a, b, y.
-PointwiseLoop binary_gradient_loop(Binary row, int operand, DType dtype);
-PointwiseLaunch<5> binary_gradient_launch(Binary row, int operand, DType dtype);
+PointwiseLoop binary_backward_loop(Binary row, int operand, DType dtype);
+PointwiseLaunch<5> binary_backward_launch(Binary row, int operand, DType dtype);
 /// y from a condition (bool), a, b.
 PointwiseLoop where_loop(DType dtype);
 PointwiseLaunch<4> where_launch(DType dtype);

@@ -7,11 +7,11 @@ namespace sluice::detail {
 template <class T, int P>
 PointwiseLaunch<2 + P> unary_launch_for(Unary row);
 template <class T, int P>
-PointwiseLaunch<4 + P> unary_gradient_launch_for(Unary row);
+PointwiseLaunch<4 + P> unary_backward_launch_for(Unary row);
 template <class T>
 PointwiseLaunch<3> binary_launch_for(Binary row);
 template <class T, int operand>
-PointwiseLaunch<5> binary_gradient_launch_for(Binary row);
+PointwiseLaunch<5> binary_backward_launch_for(Binary row);
 
 // Of the special rows, by what is computed with; null for others.
 template <class C, int P>
@@ -50,29 +50,29 @@ PointwiseLaunch<3> binary_launch(Binary row, DType dtype) {
 }
 
 template <int P>
-PointwiseLaunch<4 + P> unary_gradient_launch(Unary row, DType dtype) {
+PointwiseLaunch<4 + P> unary_backward_launch(Unary row, DType dtype) {
   return by_dtype(dtype, [&]<class T>() -> PointwiseLaunch<4 + P> {
     using C = math::Compute<T>;
     if constexpr (std::is_floating_point_v<C>) {
       const auto special = special_gradient_launch_for<C, P>(row);
-      return special != nullptr ? special : unary_gradient_launch_for<T, P>(row);
+      return special != nullptr ? special : unary_backward_launch_for<T, P>(row);
     } else {
       return nullptr;
     }
   });
 }
-template PointwiseLaunch<4> unary_gradient_launch<0>(Unary, DType);
-template PointwiseLaunch<5> unary_gradient_launch<1>(Unary, DType);
-template PointwiseLaunch<6> unary_gradient_launch<2>(Unary, DType);
+template PointwiseLaunch<4> unary_backward_launch<0>(Unary, DType);
+template PointwiseLaunch<5> unary_backward_launch<1>(Unary, DType);
+template PointwiseLaunch<6> unary_backward_launch<2>(Unary, DType);
 
-PointwiseLaunch<5> binary_gradient_launch(Binary row, int operand, DType dtype) {
+PointwiseLaunch<5> binary_backward_launch(Binary row, int operand, DType dtype) {
   return by_dtype(dtype, [&]<class T>() -> PointwiseLaunch<5> {
     using C = math::Compute<T>;
     if constexpr (std::is_floating_point_v<C>) {
       if (const auto special =
               operand == 0 ? special_gradient_launch_for<C, 0>(row) : special_gradient_launch_for<C, 1>(row))
         return special;
-      return operand == 0 ? binary_gradient_launch_for<T, 0>(row) : binary_gradient_launch_for<T, 1>(row);
+      return operand == 0 ? binary_backward_launch_for<T, 0>(row) : binary_backward_launch_for<T, 1>(row);
     } else {
       return nullptr;
     }

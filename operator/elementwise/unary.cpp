@@ -81,7 +81,7 @@ detail::RowLoop forward_loop(const detail::RowInputs& call) {
 template <Unary row>
 detail::RowLoop backward_loop(const detail::RowInputs& call) {
   const DType dtype = call.inputs[0].dtype;
-  return detail::row_loop(detail::unary_gradient_loop(row, dtype), operands<row, 3>(call), dtype);
+  return detail::row_loop(detail::unary_backward_loop(row, dtype), operands<row, 3>(call), dtype);
 }
 
 template <Unary row>
@@ -94,7 +94,7 @@ void forward_cpu(const KernelCall& call) {
 template <Unary row>
 void backward_cpu(const KernelCall& call) {
   const DType dtype = call.inputs[0].dtype;
-  const detail::PointwiseLoop loop = detail::unary_gradient_loop(row, dtype);
+  const detail::PointwiseLoop loop = detail::unary_backward_loop(row, dtype);
   detail::run_on_cpu<4 + k_parameters<row>>(
       UnaryRow<row>::backward_name, call.outputs[0], operands<row, 3>(call), loop, dtype);
 }
@@ -114,7 +114,7 @@ void backward_gpu(const KernelCall& call) {
   constexpr const char* name = UnaryRow<row>::backward_name;
   const DType dtype = call.inputs[0].dtype;
   const auto args = detail::pointwise_args<4 + P>(name, call.outputs[0], operands<row, 3>(call), dtype);
-  detail::run_on_gpu(name, args, detail::unary_gradient_launch<P>(row, dtype), dtype, call.queue);
+  detail::run_on_gpu(name, args, detail::unary_backward_launch<P>(row, dtype), dtype, call.queue);
 }
 #endif
 

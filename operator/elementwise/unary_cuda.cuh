@@ -37,7 +37,7 @@ PointwiseLaunch<2 + P> unary_launch_for(Unary row) {
 }
 
 template <Unary row, class T, int P>
-constexpr PointwiseLaunch<4 + P> unary_gradient_launch_of() {
+constexpr PointwiseLaunch<4 + P> unary_backward_launch_of() {
   using Row = math::UnaryRow<row>;
   // Formulas that read neither x nor y never come here: see unary.cpp.
   constexpr bool is_none = Row::uses == nothing_ || Row::kind == RowKind::special;
@@ -49,9 +49,9 @@ constexpr PointwiseLaunch<4 + P> unary_gradient_launch_of() {
 }
 
 template <class T, int P>
-PointwiseLaunch<4 + P> unary_gradient_launch_for(Unary row) {
+PointwiseLaunch<4 + P> unary_backward_launch_for(Unary row) {
   static constexpr PointwiseLaunch<4 + P> k_launches[] = {
-#define UNARY(name, ...) unary_gradient_launch_of<Unary::name, T, P>(),
+#define UNARY(name, ...) unary_backward_launch_of<Unary::name, T, P>(),
 #include <sluice/operator/elementwise/unary.def>
   };
   return k_launches[static_cast<std::size_t>(row)];
@@ -65,6 +65,6 @@ PointwiseLaunch<4 + P> unary_gradient_launch_for(Unary row) {
   template PointwiseLaunch<3> unary_launch_for<T, 1>(Unary); \
   template PointwiseLaunch<4> unary_launch_for<T, 2>(Unary);
 #define SLUICE_UNARY_GRADIENT_LAUNCHES(T)                             \
-  template PointwiseLaunch<4> unary_gradient_launch_for<T, 0>(Unary); \
-  template PointwiseLaunch<5> unary_gradient_launch_for<T, 1>(Unary); \
-  template PointwiseLaunch<6> unary_gradient_launch_for<T, 2>(Unary);
+  template PointwiseLaunch<4> unary_backward_launch_for<T, 0>(Unary); \
+  template PointwiseLaunch<5> unary_backward_launch_for<T, 1>(Unary); \
+  template PointwiseLaunch<6> unary_backward_launch_for<T, 2>(Unary);

@@ -156,7 +156,7 @@ void relu_floats(float* x, std::int64_t n) {
 }
 
 void relu_floats_backward(const float* dy, const float* y, std::int64_t n, float* dx) {
-  const PointwiseLoop vectors = simd::unary_gradient_loop<float>(Unary::relu);
+  const PointwiseLoop vectors = simd::unary_backward_loop<float>(Unary::relu);
   if (vectors != nullptr) {
     const void* const in[] = {dy, y, y};
     return vectors(dx, in, n, false);

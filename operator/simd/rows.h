@@ -14,13 +14,13 @@ template <class T>
 PointwiseLoop unary_loop(Unary row);
 /// dx from dy, x, y.
 template <class T>
-PointwiseLoop unary_gradient_loop(Unary row);
+PointwiseLoop unary_backward_loop(Unary row);
 /// y from a, b.
 template <class T>
 PointwiseLoop binary_loop(Binary row);
 /// da (operand 0) or db (operand 1) from dy, a, b, y.
 template <class T, int operand>
-PointwiseLoop binary_gradient_loop(Binary row);
+PointwiseLoop binary_backward_loop(Binary row);
 
 /// After loops that stream: before another thread reads what they wrote.
 void finish_streams() noexcept;

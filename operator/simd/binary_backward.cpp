@@ -3,7 +3,7 @@
 
 #if SLUICE_HIGHWAY
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE <sluice/operator/simd/binary_gradient.cpp>
+#define HWY_TARGET_INCLUDE <sluice/operator/simd/binary_backward.cpp>
 #include <hwy/foreach_target.h>
 
 #include <sluice/operator/simd/detail/formulas.h>
@@ -27,7 +27,7 @@ constexpr PointwiseLoop loop_of() {
 }
 
 template <class T, int operand>
-PointwiseLoop binary_gradient_at(Binary row) {
+PointwiseLoop binary_backward_at(Binary row) {
   static constexpr PointwiseLoop k_loops[] = {
 #define BINARY(name, ...) loop_of<Binary::name, T, operand>(),
 #include <sluice/operator/elementwise/binary.def>
@@ -45,15 +45,15 @@ HWY_AFTER_NAMESPACE();
 namespace sluice::simd {
 
 template <class T, int operand>
-PointwiseLoop binary_gradient_loop([[maybe_unused]] Binary row) {
-  SLUICE_SIMD_RETURN(binary_gradient_at<T, operand>(row))
+PointwiseLoop binary_backward_loop([[maybe_unused]] Binary row) {
+  SLUICE_SIMD_RETURN(binary_backward_at<T, operand>(row))
   return nullptr;
 }
 
-template PointwiseLoop binary_gradient_loop<float, 0>(Binary);
-template PointwiseLoop binary_gradient_loop<float, 1>(Binary);
-template PointwiseLoop binary_gradient_loop<double, 0>(Binary);
-template PointwiseLoop binary_gradient_loop<double, 1>(Binary);
+template PointwiseLoop binary_backward_loop<float, 0>(Binary);
+template PointwiseLoop binary_backward_loop<float, 1>(Binary);
+template PointwiseLoop binary_backward_loop<double, 0>(Binary);
+template PointwiseLoop binary_backward_loop<double, 1>(Binary);
 
 }  // namespace sluice::simd
 #endif

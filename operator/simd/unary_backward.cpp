@@ -3,7 +3,7 @@
 
 #if SLUICE_HIGHWAY
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE <sluice/operator/simd/unary_gradient.cpp>
+#define HWY_TARGET_INCLUDE <sluice/operator/simd/unary_backward.cpp>
 #include <hwy/foreach_target.h>
 
 #include <sluice/operator/simd/detail/formulas.h>
@@ -22,7 +22,7 @@ constexpr PointwiseLoop loop_of() {
 }
 
 template <class T>
-PointwiseLoop unary_gradient_at(Unary row) {
+PointwiseLoop unary_backward_at(Unary row) {
   static constexpr PointwiseLoop k_loops[] = {
 #define UNARY(name, ...) loop_of<Unary::name, T>(),
 #include <sluice/operator/elementwise/unary.def>
@@ -39,13 +39,13 @@ HWY_AFTER_NAMESPACE();
 namespace sluice::simd {
 
 template <class T>
-PointwiseLoop unary_gradient_loop([[maybe_unused]] Unary row) {
-  SLUICE_SIMD_RETURN(unary_gradient_at<T>(row))
+PointwiseLoop unary_backward_loop([[maybe_unused]] Unary row) {
+  SLUICE_SIMD_RETURN(unary_backward_at<T>(row))
   return nullptr;
 }
 
-template PointwiseLoop unary_gradient_loop<float>(Unary);
-template PointwiseLoop unary_gradient_loop<double>(Unary);
+template PointwiseLoop unary_backward_loop<float>(Unary);
+template PointwiseLoop unary_backward_loop<double>(Unary);
 
 }  // namespace sluice::simd
 #endif

@@ -30,12 +30,12 @@ PointwiseLoop loop_at(Binary row) {
 
 }  // namespace
 
-PointwiseLoop binary_gradient_loop(Binary row, int operand, DType dtype) {
+PointwiseLoop binary_backward_loop(Binary row, int operand, DType dtype) {
   return by_dtype(dtype, [&]<class T>() -> PointwiseLoop {
     using C = math::Compute<T>;
     if constexpr (std::is_floating_point_v<C>) {
       const PointwiseLoop loop =
-          operand == 0 ? simd::binary_gradient_loop<C, 0>(row) : simd::binary_gradient_loop<C, 1>(row);
+          operand == 0 ? simd::binary_backward_loop<C, 0>(row) : simd::binary_backward_loop<C, 1>(row);
       if (loop != nullptr)
         return loop;
     }

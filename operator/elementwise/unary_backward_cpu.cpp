@@ -28,10 +28,10 @@ PointwiseLoop loop_at(Unary row) {
 
 }  // namespace
 
-PointwiseLoop unary_gradient_loop(Unary row, DType dtype) {
+PointwiseLoop unary_backward_loop(Unary row, DType dtype) {
   return by_dtype(dtype, [&]<class T>() -> PointwiseLoop {
     if constexpr (std::is_floating_point_v<math::Compute<T>>) {
-      if (const PointwiseLoop loop = simd::unary_gradient_loop<math::Compute<T>>(row))
+      if (const PointwiseLoop loop = simd::unary_backward_loop<math::Compute<T>>(row))
         return loop;
     }
     return loop_at<T>(row);
