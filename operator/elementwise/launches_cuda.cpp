@@ -17,11 +17,11 @@ PointwiseLaunch<5> binary_backward_launch_for(Binary row);
 template <class C, int P>
 PointwiseLaunch<2 + P> special_launch_for(Unary row);
 template <class C, int P>
-PointwiseLaunch<4 + P> special_gradient_launch_for(Unary row);
+PointwiseLaunch<4 + P> special_backward_launch_for(Unary row);
 template <class C>
 PointwiseLaunch<3> special_launch_for(Binary row);
 template <class C, int operand>
-PointwiseLaunch<5> special_gradient_launch_for(Binary row);
+PointwiseLaunch<5> special_backward_launch_for(Binary row);
 
 template <int P>
 PointwiseLaunch<2 + P> unary_launch(Unary row, DType dtype) {
@@ -54,7 +54,7 @@ PointwiseLaunch<4 + P> unary_backward_launch(Unary row, DType dtype) {
   return by_dtype(dtype, [&]<class T>() -> PointwiseLaunch<4 + P> {
     using C = math::Compute<T>;
     if constexpr (std::is_floating_point_v<C>) {
-      const auto special = special_gradient_launch_for<C, P>(row);
+      const auto special = special_backward_launch_for<C, P>(row);
       return special != nullptr ? special : unary_backward_launch_for<T, P>(row);
     } else {
       return nullptr;
@@ -70,7 +70,7 @@ PointwiseLaunch<5> binary_backward_launch(Binary row, int operand, DType dtype) 
     using C = math::Compute<T>;
     if constexpr (std::is_floating_point_v<C>) {
       if (const auto special =
-              operand == 0 ? special_gradient_launch_for<C, 0>(row) : special_gradient_launch_for<C, 1>(row))
+              operand == 0 ? special_backward_launch_for<C, 0>(row) : special_backward_launch_for<C, 1>(row))
         return special;
       return operand == 0 ? binary_backward_launch_for<T, 0>(row) : binary_backward_launch_for<T, 1>(row);
     } else {

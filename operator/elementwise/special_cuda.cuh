@@ -123,7 +123,7 @@ PointwiseLaunch<2 + P> special_launch_for(Unary row) {
   return k_launches[static_cast<std::size_t>(row)];
 }
 template <class C, int P>
-PointwiseLaunch<4 + P> special_gradient_launch_for(Unary row) {
+PointwiseLaunch<4 + P> special_backward_launch_for(Unary row) {
   static constexpr PointwiseLaunch<4 + P> k_launches[] = {
 #define UNARY(name, ...) special_gradient_of<Unary::name, C, P>(),
 #include <sluice/operator/elementwise/unary.def>
@@ -141,7 +141,7 @@ PointwiseLaunch<3> special_launch_for(Binary row) {
   return k_launches[static_cast<std::size_t>(row)];
 }
 template <class C, int operand>
-PointwiseLaunch<5> special_gradient_launch_for(Binary row) {
+PointwiseLaunch<5> special_backward_launch_for(Binary row) {
   static constexpr PointwiseLaunch<5> k_launches[] = {
 #define BINARY(name, ...) special_gradient_of<Binary::name, C, operand>(),
 #include <sluice/operator/elementwise/binary.def>
@@ -157,9 +157,9 @@ PointwiseLaunch<5> special_gradient_launch_for(Binary row) {
   template PointwiseLaunch<2> special_launch_for<C, 0>(Unary);           \
   template PointwiseLaunch<3> special_launch_for<C, 1>(Unary);           \
   template PointwiseLaunch<4> special_launch_for<C, 2>(Unary);           \
-  template PointwiseLaunch<4> special_gradient_launch_for<C, 0>(Unary);  \
-  template PointwiseLaunch<5> special_gradient_launch_for<C, 1>(Unary);  \
-  template PointwiseLaunch<6> special_gradient_launch_for<C, 2>(Unary);  \
+  template PointwiseLaunch<4> special_backward_launch_for<C, 0>(Unary);  \
+  template PointwiseLaunch<5> special_backward_launch_for<C, 1>(Unary);  \
+  template PointwiseLaunch<6> special_backward_launch_for<C, 2>(Unary);  \
   template PointwiseLaunch<3> special_launch_for<C>(Binary);             \
-  template PointwiseLaunch<5> special_gradient_launch_for<C, 0>(Binary); \
-  template PointwiseLaunch<5> special_gradient_launch_for<C, 1>(Binary);
+  template PointwiseLaunch<5> special_backward_launch_for<C, 0>(Binary); \
+  template PointwiseLaunch<5> special_backward_launch_for<C, 1>(Binary);
