@@ -36,6 +36,9 @@ NDArray zero_like(const NDArray& array);
 inline NDArray round_nearest(const NDArray& x) {
   return round(x);
 }
+inline NDArray sigmoid_slope(const NDArray& x) {
+  return sigmoid(x) * sigmoid(-x);
+}
 inline NDArray whole_quotient(const NDArray& a, const NDArray& b, const NDArray& y) {
   return where(isinf(b), where(y == b, -1, y - y), round((a - y) / b));
 }

@@ -74,6 +74,11 @@ HWY_INLINE Lanes<D> sigmoid(Lanes<D> x) {
   return select(x < 0, e, 1) / (1 + e);
 }
 template <class D>
+HWY_INLINE Lanes<D> sigmoid_slope(Lanes<D> x) {
+  const Lanes<D> e = exp(-abs(x));
+  return e / ((1 + e) * (1 + e));
+}
+template <class D>
 HWY_INLINE Lanes<D> softplus(Lanes<D> x) {
   return select(x < 0, 0, x) + log1p(exp(-abs(x)));
 }
