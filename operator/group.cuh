@@ -31,6 +31,31 @@ __device__ inline A shuffle_xor(A value, int lanes) {
   }
 }
 
+/// join_group() of a warp.
+template <class A, class Join>
+__device__ A join_warp(A value, const Join& join) {
+#pragma unroll
+  for (int lanes = k_warp / 2; lanes > 0; lanes /= 2)
+    value = join(value, shuffle_xor(value, lanes));
+  return value;
+}
+
+/// join_group() of a block of so many warps.
+template <int Warps, class A, class Join>
+__device__ A join_block(A value, const Join& join) {
+  value = join_warp(value, join);
+  __shared__ A totals[Warps];
+  if (threadIdx.x % k_warp == 0)
+    totals[threadIdx.x / k_warp] = value;
+  __syncthreads();
+  value = totals[0];
+#pragma unroll
+  for (int warp = 1; warp < Warps; ++warp)
+    value = join(value, totals[warp]);
+  __syncthreads();  // the next call writes again
+  return value;
+}
+
 /// Joins `value` of all threads of a group; every thread gets the result, with the same bits. All threads of a group
 /// of 32 call together, all threads of the block where the group is one. `join` is associative up to rounding and
 /// symmetric; the order is fixed.
@@ -38,21 +63,7 @@ template <class A, class Join>
 __device__ A join_group(A value, int width, const Join& join) {
   if (width == 1)
     return value;
-#pragma unroll
-  for (int lanes = k_warp / 2; lanes > 0; lanes /= 2)
-    value = join(value, shuffle_xor(value, lanes));
-  if (width == k_warp)
-    return value;
-  __shared__ A totals[k_group_block / k_warp];
-  if (threadIdx.x % k_warp == 0)
-    totals[threadIdx.x / k_warp] = value;
-  __syncthreads();
-  value = totals[0];
-#pragma unroll
-  for (int warp = 1; warp < k_group_block / k_warp; ++warp)
-    value = join(value, totals[warp]);
-  __syncthreads();  // the next call writes again
-  return value;
+  return width == k_warp ? join_warp(value, join) : join_block<k_group_block / k_warp>(value, join);
 }
 
 /// No thread of a group goes on before all are here; who calls together: as above.

@@ -1,5 +1,6 @@
 #include <sluice/operator/fault.cuh>
 #include <sluice/operator/index_value.h>
+#include <sluice/operator/row_in_shared.cuh>
 #include <sluice/operator/softmax/loss_values.h>
 #include <sluice/operator/softmax/max_sum_cuda.cuh>
 #include <sluice/operator/times_plus.h>
@@ -35,6 +36,7 @@ struct Labelled : Base {
   Labels labels;
   explicit Labelled(const Labels& of_rows) : labels(of_rows) {}
 };
+
 template <class T>
 struct CrossEntropy : Labelled<MaxSumRow<T, false>> {
   using C = Compute<T>;
@@ -63,14 +65,35 @@ struct CrossEntropy : Labelled<MaxSumRow<T, false>> {
   }
 };
 
+// What a row's gradient is made of, its losses' gradient being `scale`.
+template <class T>
+struct RowGradient {
+  using C = Compute<T>;
+  std::int64_t label;
+  C scale, largest, log_of_sum;
+
+  __device__ C probability(C logit) const { return power_of_e<T>(minus(logit - largest, log_of_sum)); }
+  // Elements `first`, .. of it. A row without a label has none, whatever its logits are.
+  template <int V>
+  __device__ void give(const RowValues<C, 1, V>& logits, std::int64_t first, Neighbours<T, V>& made) const {
+#pragma unroll
+    for (int j = 0; j < V; ++j)
+      made.at[j] = static_cast<T>(label < 0 ? C{0} : probability(logits.at[0][j]) * scale);
+    if (label < first || label >= first + V)
+      return;
+#pragma unroll
+    for (int j = 0; j < V; ++j) {
+      if (first + j == label)
+        made.at[j] = static_cast<T>(minus(probability(logits.at[0][j]), C{1}) * scale);
+    }
+  }
+};
+
 template <class T>
 struct CrossEntropyBackward : Labelled<RowOperands<T, 1, true>> {
   static constexpr bool k_joined = false;  // nothing is summed
   using C = Compute<T>;
-  struct Told {
-    std::int64_t label;
-    C scale, largest, log_of_sum;
-  };
+  using Told = RowGradient<T>;
   const C* log_sum;
   LossValues<T> dy;
   std::int64_t count;
@@ -88,18 +111,18 @@ struct CrossEntropyBackward : Labelled<RowOperands<T, 1, true>> {
     return {this->labels.at(row, once), dy.get(row), log_sum[row], log_sum[count + row]};
   }
   template <int V>
-  __device__ C give(const Told& told, const RowValues<C, 1, V>& values, int j, std::int64_t i) const {
-    const C probability = std::exp(minus(values.at[0][j] - told.largest, told.log_of_sum));
-    return told.label < 0 ? C{0} : minus(probability, i == told.label ? C{1} : C{0}) * told.scale;
+  __device__ void give_vector(
+      const Told& told, const RowValues<C, 1, V>& logits, std::int64_t first, Neighbours<T, V>& made) const {
+    told.give(logits, first, made);
   }
 };
 
-// Both at once: a row is read again while it lies in a cache, and what belongs to it stays in registers. The gradient
-// may lie where the logits do: nobody writes before the label's one is read.
+// Both at once: memory is read once where a row fits shared memory, and what belongs to it stays in registers. The
+// gradient may lie where the logits do: nobody writes before the label's one is read.
 template <class T>
 struct CrossEntropyBoth : Labelled<MaxSumRow<T, true>> {
   using C = Compute<T>;
-  using Told = typename CrossEntropyBackward<T>::Told;
+  using Told = RowGradient<T>;
   LossValues<T> dy;
   LossValues<T> losses;
   C* log_sum;
@@ -130,11 +153,18 @@ struct CrossEntropyBoth : Labelled<MaxSumRow<T, true>> {
     return {label, dy.get(row), total.largest, log_of_sum};
   }
   template <int V>
-  __device__ C give(const Told& told, const RowValues<C, 1, V>& values, int j, std::int64_t i) const {
-    const C probability = std::exp(minus(values.at[0][j] - told.largest, told.log_of_sum));
-    return told.label < 0 ? C{0} : minus(probability, i == told.label ? C{1} : C{0}) * told.scale;
+  __device__ void give_vector(
+      const Told& told, const RowValues<C, 1, V>& logits, std::int64_t first, Neighbours<T, V>& made) const {
+    told.give(logits, first, made);
   }
 };
+
+// Forward alone and with the gradient add up in the same order.
+template <class R>
+void launch_long_rows(const char* name, const R& op, const Rows& rows, const Queue& queue) {
+  if (!launch_rows_in_shared(name, op, rows, queue.device().index, stream_of(queue)))
+    launch_rows(name, op, rows, stream_of(queue));
+}
 
 }  // namespace
 
@@ -144,7 +174,7 @@ void softmax_cross_entropy_gpu(const KernelCall& call) {
     return;
   const Labels labels(call, call.inputs[1], rows.n);
   by_floating(call.inputs[0].dtype, [&]<class T>() {
-    launch_rows("softmax_cross_entropy", CrossEntropy<T>(call, labels, rows), rows, stream_of(call.queue));
+    launch_long_rows("softmax_cross_entropy", CrossEntropy<T>(call, labels, rows), rows, call.queue);
   });
 }
 
@@ -170,7 +200,7 @@ void softmax_cross_entropy_both_gpu(const KernelCall& call) {
   const Labels labels(call, call.inputs[1], rows.n);
   by_floating(call.inputs[0].dtype, [&]<class T>() {
     const CrossEntropyBoth<T> op(call, labels, rows);
-    launch_rows("softmax_cross_entropy_both", op, rows, stream_of(call.queue));
+    launch_long_rows("softmax_cross_entropy_both", op, rows, call.queue);
   });
 }
 

@@ -58,9 +58,10 @@ struct MaxSumRow : RowOperands<T, 1, Writes> {
     for (int j = 0; j < V; ++j)
       largest = values.at[0][j] > largest ? values.at[0][j] : largest;
     total.sum *= scale_to<T>(total.largest, largest);
+    const C beside = largest == negative_infinity<C>() ? C{0} : largest;
 #pragma unroll
     for (int j = 0; j < V; ++j)
-      total.sum = plus(total.sum, scale_to<T>(values.at[0][j], largest));
+      total.sum = plus(total.sum, power_of_e<T>(values.at[0][j] - beside));
     total.largest = largest;
   }
   __device__ Total join(const Total& a, const Total& b) const {

@@ -1,6 +1,7 @@
 #include <cmath>
 #include <limits>
 
+#include <sluice/operator/row_in_shared.cuh>
 #include <sluice/operator/softmax/max_sum_cuda.cuh>
 
 namespace sluice::detail {
@@ -86,7 +87,9 @@ void softmax_rows(const char* name, const KernelCall& call) {
     Softmax<T, Log> op;
     op.in[0] = call.inputs[0].as<const T>();
     op.out = call.outputs[0].as<T>();
-    launch_rows(name, op, Rows(softmax_layout(call)), stream_of(call.queue));
+    const Rows rows(softmax_layout(call));
+    if (!launch_rows_in_shared(name, op, rows, call.queue.device().index, stream_of(call.queue)))
+      launch_rows(name, op, rows, stream_of(call.queue));
   });
 }
 
