@@ -2,11 +2,9 @@
 
 // Rows that are too long for registers, each in the shared memory of its block: memory is read once, where row_kernel()
 // looks for a row a second time in a cache that the rows of all blocks together overrun.
-#include <algorithm>
 #include <cstdint>
 
 #include <sluice/operator/library/launch.cuh>
-#include <sluice/operator/library/multiprocessors.h>
 #include <sluice/operator/library/tensor_core.cuh>
 #include <sluice/operator/row_kernel.cuh>
 
@@ -16,8 +14,7 @@ inline constexpr int k_shared_row_block = 512;
 /// What leaves room for two blocks a multiprocessor of sm_90, so that one reads while the other computes.
 inline constexpr int k_shared_row_bytes = 112 << 10;
 
-/// Each thread fetches, and looks at, vectors of its own: none waits for another but to join. What it has looked at for
-/// the last time makes room for the block's next row.
+/// Each thread fetches, and looks at, vectors of its own: none waits for another but to join.
 template <int V, class R>
 __global__ void __launch_bounds__(k_shared_row_block, 2) row_in_shared_kernel(R op, Rows rows) {
   start_early();
@@ -25,28 +22,24 @@ __global__ void __launch_bounds__(k_shared_row_block, 2) row_in_shared_kernel(R 
   static_assert(R::k_reads == 1 && R::k_joined && sizeof(Raw) == k_piece_bytes);
   Raw* const kept = reinterpret_cast<Raw*>(shared_room<k_shared_row_bytes>());
   const int lane = static_cast<int>(threadIdx.x), vectors = static_cast<int>(rows.n / V);
-  const auto fetch = [&](std::int64_t row, int i) {
-    if (row < rows.count)
-      fetch_piece(kept + i, reinterpret_cast<const Raw*>(op.in[0] + rows.offset(row)) + i, k_piece_bytes);
-  };
-  for (int i = lane; i < vectors; i += k_shared_row_block)
-    fetch(blockIdx.x, i);
   for (std::int64_t row = blockIdx.x; row < rows.count; row += gridDim.x) {
+    const std::int64_t offset = rows.offset(row);
+    const Raw* const from = reinterpret_cast<const Raw*>(op.in[0] + offset);
+    for (int i = lane; i < vectors; i += k_shared_row_block)
+      fetch_piece(kept + i, from + i, k_piece_bytes);
     end_fetches();
-    await_fetches<0>();
-    const std::int64_t offset = rows.offset(row), next = row + gridDim.x;
     auto total = op.start(offset);
+    await_fetches<0>();
 #pragma unroll 2
     for (int i = lane; i < vectors; i += k_shared_row_block)
       op.take(total, widened(kept[i]), static_cast<std::int64_t>(i) * V);
     total =
         join_block<k_shared_row_block / k_warp>(total, [&op](const auto& a, const auto& b) { return op.join(a, b); });
     const auto told = op.finish(row, offset, total, lane == 0);
+    if constexpr (R::k_writes) {
 #pragma unroll 2
-    for (int i = lane; i < vectors; i += k_shared_row_block) {
-      if constexpr (R::k_writes)
+      for (int i = lane; i < vectors; i += k_shared_row_block)
         store_row<V>(op, told, widened(kept[i]), offset, 1, i);
-      fetch(next, i);
     }
   }
 }
@@ -63,7 +56,7 @@ bool launch_rows_in_shared(const char* name, const R& op, const Rows& rows, int 
       !op.in_vectors(rows, V) || !has_shared(gpu, k_shared_row_bytes + k_joined))
     return false;
   allow_shared<row_in_shared_kernel<V, R>, k_shared_row_bytes>(gpu);
-  const auto blocks = static_cast<unsigned>(std::min(rows.count, 2 * k_multiprocessors));
+  const unsigned blocks = blocks_for_groups(rows.count, k_group_block);
   row_in_shared_kernel<V, R><<<blocks, k_shared_row_block, static_cast<std::size_t>(bytes), stream>>>(op, rows);
   check_early_launch(name, stream);
   return true;

@@ -9,13 +9,17 @@
 #include <sluice/operator/conv/fused.h>
 #include <sluice/operator/conv/plan_cuda.h>
 #include <sluice/operator/conv/shallow.h>
+#include <sluice/operator/conv/strip_tiles.h>
 #include <sluice/operator/conv/tensor_tiles.h>
+#include <sluice/operator/conv/weight_tiles.h>
 #include <sluice/operator/library/launch.cuh>
 #include <sluice/operator/library/nvrtc.h>
 #include <sluice/operator/library/shared_library.h>
 
 namespace sluice::detail {
 namespace {
+
+constexpr int k_measured_capability = 90;  // of the GPUs on which our kernels were measured beside cuDNN's
 
 // The alignment that all arrays have, at most 16 bytes.
 std::int64_t alignment_of(const ConvolutionData& d) {
@@ -59,6 +63,26 @@ ConvolutionProblem problem_of(
   return {.pass = pass, .geometry = g, .order = order, .alignment = alignment_of(d), .tf32 = is_tf32(g.dtype)};
 }
 
+bool is_measured(const Queue& queue) {
+  return gpu_capability(queue.device().index) == k_measured_capability;
+}
+
+// Small ones of floats, by kernels of ours; false, and nothing done, where these take none.
+bool ran_small(
+    const Queue& queue, ConvolutionPass pass, const ConvolutionGeometry& g, MemoryOrder order, ConvolutionData d) {
+  if (g.dtype != DType::float32 || !is_measured(queue))
+    return false;
+  d.bias = nullptr;
+  if (is_strip_tiled(pass, g, order, d)) {
+    convolution_by_strips(queue, pass, g, d, false);
+    return true;
+  }
+  if (pass != ConvolutionPass::backward_weights || !is_weight_tiled(g, order, d))
+    return false;
+  weights_by_tiles_gpu(queue, g, d);
+  return true;
+}
+
 void run_pass(
     const Queue& queue,
     ConvolutionPass pass,
@@ -70,6 +94,8 @@ void run_pass(
   if (is_first_layer(queue, pass, g, order, d.y))
     return pass == ConvolutionPass::forward ? first_layer_forward_gpu(queue, g, d, {})
                                             : first_layer_weights_gpu(queue, g, d);
+  if (ran_small(queue, pass, g, order, d))
+    return;
   cudnn_library().require("convolution");
   run(queue, problem_of(pass, g, order, d), d);
 }
@@ -79,12 +105,11 @@ void run_pass(const KernelCall& call, ConvolutionPass pass, const ConvolutionGeo
 
 // In one kernel of ours with what follows it, rounded once; false, and nothing done, where none takes it. Measured on
 // an H200, 256 images: half types take 0.56 to 1.04 of cuDNN's best and a pass behind it. In TF32 cuDNN's kernels with
-// an epilogue take 0.87 to 1.61 of that, so that floats get the pass.
+// an epilogue take 0.87 to 1.61 of that, so that floats get the pass, but where strips take them.
 bool with_epilogue(
     const KernelCall& call, const ConvolutionGeometry& g, const ConvolutionData& data, const ChannelEpilogue& then) {
-  constexpr int k_capability = 90;
   const MemoryOrder order = order_in(call);
-  if (gpu_capability(call.queue.device().index) != k_capability)
+  if (!is_measured(call.queue))
     return false;
   if (g.x_shape().size() == 0 || g.weight_shape().size() == 0 || g.y_shape().size() == 0)
     return false;
@@ -112,6 +137,8 @@ void convolution_gpu(const KernelCall& call) {
   const ConvolutionData data{call.inputs[0].data, call.inputs[1].data, call.outputs[0].data, bias};
   if (is_shallow(g, ConvolutionPass::forward))
     return shallow_forward_gpu(call.queue, g, order_in(call), data, relu);
+  if (is_strip_tiled(ConvolutionPass::forward, g, order_in(call), data) && is_measured(call.queue))
+    return convolution_by_strips(call.queue, ConvolutionPass::forward, g, data, relu);
   if ((bias != nullptr || relu) && with_epilogue(call, g, data, {.relu = relu, .bias = bias}))
     return;
   run_pass(call, ConvolutionPass::forward, g, data);

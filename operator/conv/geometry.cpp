@@ -1,4 +1,5 @@
 #include <sluice/operator/conv/geometry.h>
+#include <sluice/operator/matmul/precision.h>
 #include <sluice/operator/sides.h>
 
 namespace sluice::detail {
@@ -45,6 +46,10 @@ void check_shapes(const char* op, const Shape& x, const Shape& weight, const Con
 }
 
 }  // namespace
+
+bool is_tf32(DType dtype) noexcept {
+  return dtype == DType::float32 && current_float32_precision() == Float32Precision::high;
+}
 
 ConvolutionGeometry convolution_geometry(
     const char* op, const Shape& x, const Shape& weight, DType dtype, const ConvolutionAttributes& a) {

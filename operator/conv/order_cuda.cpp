@@ -2,7 +2,6 @@
 
 #include <sluice/operator/conv/shallow.h>
 #include <sluice/operator/half_types.h>
-#include <sluice/operator/matmul/precision.h>
 
 namespace sluice::detail {
 namespace {
@@ -28,10 +27,6 @@ MemoryOrder weights_order(
 }
 
 }  // namespace
-
-bool is_tf32(DType dtype) noexcept {
-  return dtype == DType::float32 && current_float32_precision() == Float32Precision::high;
-}
 
 MemoryOrder convolution_order(std::span<const NDArray> inputs, const Attributes& attributes) {
   return preferred_order(inputs[0].dtype(), inputs[1].shape(), attributes.as<ConvolutionAttributes>(), true);

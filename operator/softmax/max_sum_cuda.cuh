@@ -56,7 +56,7 @@ struct MaxSumRow : RowOperands<T, 1, Writes> {
     C largest = total.largest;
 #pragma unroll
     for (int j = 0; j < V; ++j)
-      largest = values.at[0][j] > largest ? values.at[0][j] : largest;
+      largest = std::fmax(largest, values.at[0][j]);  // a NaN is seen in the sum
     total.sum *= scale_to<T>(total.largest, largest);
     const C beside = largest == negative_infinity<C>() ? C{0} : largest;
 #pragma unroll

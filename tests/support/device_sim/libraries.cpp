@@ -12,6 +12,8 @@
 #include <sluice/operator/conv/conv.h>
 #include <sluice/operator/conv/fused.h>
 #include <sluice/operator/conv/shallow.h>
+#include <sluice/operator/conv/strip_tiles.h>
+#include <sluice/operator/conv/weight_tiles.h>
 #include <sluice/operator/floating.h>
 #include <sluice/operator/fused/compiled.h>
 #include <sluice/operator/library/channel.h>
@@ -55,8 +57,13 @@ void run(
     MemoryOrder order,
     const ConvolutionData& d) {
   const std::int64_t sizes[] = {g.x_shape().size(), g.weight_shape().size(), g.y_shape().size()};
-  if (std::find(std::begin(sizes), std::end(sizes), 0) == std::end(sizes))
+  if (std::find(std::begin(sizes), std::end(sizes), 0) == std::end(sizes)) {
+    if (pass == ConvolutionPass::backward_weights && is_weight_tiled(g, order, d))
+      return weights_by_tiles_gpu(queue, g, d);
+    if (is_strip_tiled(pass, g, order, d))
+      return convolution_by_strips(queue, pass, g, d, false);
     return convolution_unfolded_gpu(queue, pass, g, d, order);
+  }
   const int target = pass == ConvolutionPass::forward ? 2 : pass == ConvolutionPass::backward_data ? 0 : 1;
   void* const to = target == 2 ? d.y : target == 0 ? d.x : d.weight;
   if (sizes[target] > 0)
@@ -164,6 +171,8 @@ void convolution_gpu(const KernelCall& call) {
   const ConvolutionData data{call.inputs[0].data, call.inputs[1].data, call.outputs[0].data, bias};
   if (is_shallow(g, ConvolutionPass::forward))
     return shallow_forward_gpu(call.queue, g, order_in(call), data, relu);
+  if (is_strip_tiled(ConvolutionPass::forward, g, order_in(call), data))
+    return convolution_by_strips(call.queue, ConvolutionPass::forward, g, data, relu);
   run(call, ConvolutionPass::forward, g, data);
   if ((bias != nullptr || relu) && g.y_shape().size() > 0)
     channel_add_gpu(call.queue, channels_of(g, order_in(call)), call.outputs[0].data, bias, relu);

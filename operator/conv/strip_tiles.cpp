@@ -1,0 +1,73 @@
+#include <algorithm>
+#include <utility>
+
+#include <sluice/operator/conv/strip_tiles.h>
+#include <sluice/operator/conv/tensor_tiles.h>
+
+namespace sluice::detail {
+namespace {
+
+constexpr std::int64_t k_most_bytes = 224 << 10;  // of a block on the GPUs on which it was measured
+
+ConvolutionGeometry computed(ConvolutionPass pass, const ConvolutionGeometry& g) noexcept {
+  ConvolutionGeometry t = g;
+  if (pass == ConvolutionPass::forward)
+    return t;
+  std::swap(t.inputs, t.outputs);
+  for (int axis = 0; axis < 2; ++axis) {
+    std::swap(t.in[axis], t.out[axis]);
+    t.pad[axis] = g.kernel[axis] - 1 - g.pad[axis];
+    t.pad_end[axis] = g.kernel[axis] - 1 - g.pad_end[axis];
+  }
+  return t;
+}
+
+std::int64_t bytes_of(ConvolutionPass pass, const StripPlan& plan, std::int64_t rows) noexcept {
+  const ConvolutionGeometry& g = plan.as;
+  const std::int64_t taps = g.kernel[0] * g.kernel[1];
+  const std::int64_t pixels = (rows - 1 + g.kernel[0]) * (g.out[1] - 1 + g.kernel[1]);
+  const std::int64_t weight = pass == ConvolutionPass::forward ? plan.columns * strip_pitch(g.inputs)
+                                                               : g.inputs * strip_turned_pitch(plan.columns);
+  return (taps * weight + pixels * strip_pitch(g.inputs)) * static_cast<std::int64_t>(sizeof(float));
+}
+
+}  // namespace
+
+StripPlan strip_plan(ConvolutionPass pass, const ConvolutionGeometry& g) noexcept {
+  StripPlan plan{.as = computed(pass, g)};
+  plan.columns = plan.as.outputs % (2 * k_strip_columns) == 0 ? 2 * k_strip_columns : k_strip_columns;
+  const std::int64_t images = plan.as.images * (plan.as.outputs / plan.columns), height = plan.as.out[0];
+  // Long strips read little twice; there should be one for each multiprocessor.
+  std::int64_t strips = std::clamp<std::int64_t>(k_multiprocessors / images, 1, height);
+  while (strips < height && bytes_of(pass, plan, parts_of(height, strips)) > k_most_bytes)
+    ++strips;
+  const std::int64_t rows = parts_of(height, strips);
+  if (bytes_of(pass, plan, rows) <= k_most_bytes) {
+    plan.rows = rows;
+    plan.bytes = bytes_of(pass, plan, rows);
+  }
+  return plan;
+}
+
+bool is_strip_tiled(
+    ConvolutionPass pass, const ConvolutionGeometry& g, MemoryOrder order, const ConvolutionData& data) noexcept {
+  constexpr std::int64_t k_step = 8;  // channels that are multiplied at once
+  if (pass == ConvolutionPass::backward_weights || !is_tf32(g.dtype) || order != MemoryOrder::channels_last ||
+      g.groups != 1 || g.is_pointwise())
+    return false;
+  if (g.x_shape().size() == 0 || g.weight_shape().size() == 0 || g.y_shape().size() == 0)
+    return false;
+  const ConvolutionGeometry t = computed(pass, g);
+  for (int axis = 0; axis < 2; ++axis) {
+    if (g.stride[axis] != 1 || g.dilation[axis] != 1 || t.pad[axis] < 0 || t.pad_end[axis] < 0)
+      return false;
+  }
+  if (t.inputs % k_step != 0 || t.outputs % k_strip_columns != 0)
+    return false;
+  if (!is_aligned(data.x) || !is_aligned(data.y) || !is_aligned(data.weight))
+    return false;
+  return static_cast<double>(g.y_shape().size()) * static_cast<double>(g.depth()) <= k_most_float_products &&
+         strip_plan(pass, g).rows > 0;
+}
+
+}  // namespace sluice::detail

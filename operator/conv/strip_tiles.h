@@ -1,0 +1,46 @@
+#pragma once
+
+// Small convolutions of floats in TF32, and the gradients of their inputs: a block keeps the weight and some rows of an
+// image in shared memory, where all taps read them, in the place of a copy of each pixel for each tap.
+#include <cstdint>
+
+#include <sluice/operator/conv/geometry.h>
+
+namespace sluice::detail {
+
+/// The most products of a convolution of floats, and of its gradients, that kernels of ours take: larger ones fill a
+/// library's tiles.
+inline constexpr double k_most_float_products = 2e9;
+/// Outputs of a warp, which must be whole.
+inline constexpr std::int64_t k_strip_columns = 32;
+
+/// Whether the kernel takes a forward pass or the gradient of x, on a GPU of capability 9.0: floats that TF32 may
+/// multiply, channels last, pieces of 16 bytes, no steps between pixels or taps, and room in shared memory.
+bool is_strip_tiled(
+    ConvolutionPass pass, const ConvolutionGeometry& g, MemoryOrder order, const ConvolutionData& data) noexcept;
+
+/// y (with `data.bias`, unless it is null, and relu) from x, or of `backward_data` x from y; is_strip_tiled(). The same
+/// bits every time.
+void convolution_by_strips(
+    const Queue& queue, ConvolutionPass pass, const ConvolutionGeometry& g, const ConvolutionData& data, bool relu);
+
+/// How the pass is cut. Rows, channels and pads are those of the convolution that is computed: of `backward_data` one
+/// of the heads, whose taps come from the last to the first.
+struct StripPlan {
+  ConvolutionGeometry as;
+  std::int64_t rows = 0;     // of the result, of a block
+  std::int64_t columns = 0;  // outputs of a block
+  std::int64_t bytes = 0;    // of shared memory
+};
+/// Floats from pixel to pixel, and from row to row of the weight: eight of these times quads meet 32 banks.
+constexpr std::int64_t strip_pitch(std::int64_t channels) noexcept {
+  return (channels + 31) / 32 * 32 + 4;
+}
+/// The same where quads of rows lie beside eight columns.
+constexpr std::int64_t strip_turned_pitch(std::int64_t columns) noexcept {
+  return (columns + 31) / 32 * 32 + 8;
+}
+/// Zero rows where there is no room.
+StripPlan strip_plan(ConvolutionPass pass, const ConvolutionGeometry& g) noexcept;
+
+}  // namespace sluice::detail

@@ -1,0 +1,231 @@
+#include <algorithm>
+#include <cstdint>
+
+#include <sluice/ndarray/early_start.cuh>
+#include <sluice/ndarray/neighbours.cuh>
+#include <sluice/ndarray/strided.cuh>
+#include <sluice/operator/conv/strip_tiles.h>
+#include <sluice/operator/conv/tensor_tiles.h>
+#include <sluice/operator/library/launch.cuh>
+#include <sluice/operator/library/tf32.cuh>
+
+namespace sluice::detail {
+namespace {
+
+constexpr int k_lanes = 32, k_least_warps = 4, k_most_warps = 20, k_step = 8, k_piece = k_piece_bytes / 4;
+constexpr int k_high = 2, k_wide = k_strip_columns / 8, k_rows = 16 * k_high;  // tiles, and pixels, of a warp
+constexpr int k_room = 224 << 10;
+
+struct Strips {
+  const float *x, *weight, *bias;
+  float* y;
+  int height, width, inputs, out_height, out_width, outputs, kernel[2], pad[2];
+  int rows, strips_each, columns;  // of a strip; strips of an image; outputs of a block
+  int pitch, weight_pitch, x_at;   // in floats: from pixel to pixel, from row to row of the weight, and where x begins
+  bool relu;
+  Divider<std::int32_t> pieces, weight_pieces, weight_rows,
+      columns_read;  // of a pixel; a row of the weight; a tap; across
+  __device__ int across() const { return out_width - 1 + kernel[1]; }
+  __device__ int taps() const { return kernel[0] * kernel[1]; }
+};
+
+// What a block makes.
+struct Strip {
+  std::int64_t image;
+  int first, rows, pixels;
+
+  __device__ explicit Strip(const Strips& p)
+      : image(static_cast<int>(blockIdx.x) / p.strips_each),
+        first(static_cast<int>(blockIdx.x) % p.strips_each * p.rows),
+        rows(p.out_height - first < p.rows ? p.out_height - first : p.rows),
+        pixels(rows * p.out_width) {}
+};
+
+// Rows of the weight: of a tap and an output its inputs, or, turned, of a tap and an input the block's outputs, where
+// the first tap is the last.
+template <bool Turned>
+__device__ void fetch_weight(const Strips& p, float* to) {
+  const int first_column = static_cast<int>(blockIdx.y) * p.columns, all = p.taps() * p.weight_rows.value();
+  for (int i = static_cast<int>(threadIdx.x); i < all * p.weight_pieces.value(); i += static_cast<int>(blockDim.x)) {
+    const int line = p.weight_pieces.divide(i), piece = i - line * p.weight_pieces.value();
+    const int tap = p.weight_rows.divide(line), row = line - tap * p.weight_rows.value();
+    const float* const from = Turned ? p.weight + (row * p.taps() + p.taps() - 1 - tap) * p.outputs + first_column
+                                     : p.weight + ((first_column + row) * p.taps() + tap) * p.inputs;
+    fetch_piece(to + line * p.weight_pitch + piece * k_piece, from + piece * k_piece, k_piece_bytes);
+  }
+}
+
+// Zeros stand beside the image.
+__device__ void fetch_pixels(const Strips& p, const Strip& strip, float* to) {
+  const float* const from = p.x + strip.image * p.height * p.width * p.inputs;
+  const int all = (strip.rows - 1 + p.kernel[0]) * p.across() * p.pieces.value();
+  for (int i = static_cast<int>(threadIdx.x); i < all; i += static_cast<int>(blockDim.x)) {
+    const int pixel = p.pieces.divide(i), piece = i - pixel * p.pieces.value(), down = p.columns_read.divide(pixel);
+    const int y = strip.first + down - p.pad[0], x = pixel - down * p.across() - p.pad[1];
+    const bool there = y >= 0 && y < p.height && x >= 0 && x < p.width;
+    fetch_piece(
+        to + pixel * p.pitch + piece * k_piece,
+        from + (there ? (y * p.width + x) * p.inputs + piece * k_piece : 0),
+        there ? k_piece_bytes : 0);
+  }
+}
+
+using Sums = float[k_high][k_wide][4];
+
+// A lane's numbers of eight channels: of its pixels, which begin at `pixels` in shared memory, and of its columns.
+template <bool Turned>
+__device__ void add_channels(
+    const Strips& p, const float* room, const int (&pixels)[2 * k_high], int weight, Sums& sums) {
+  const int next = Turned ? 4 * p.weight_pitch : 4, beside = Turned ? 8 : 8 * p.weight_pitch;
+  std::uint32_t a[k_high][4], b[k_wide][2];
+#pragma unroll
+  for (int i = 0; i < k_high; ++i) {
+#pragma unroll
+    for (int part = 0; part < 4; ++part)
+      a[i][part] = as_tf32(room[pixels[2 * i + part % 2] + part / 2 * 4]);
+  }
+#pragma unroll
+  for (int j = 0; j < k_wide; ++j) {
+    b[j][0] = as_tf32(room[weight + j * beside]);
+    b[j][1] = as_tf32(room[weight + j * beside + next]);
+  }
+#pragma unroll
+  for (int i = 0; i < k_high; ++i) {
+#pragma unroll
+    for (int j = 0; j < k_wide; ++j)
+      multiply_add<float>(sums[i][j], a[i], b[j]);
+  }
+}
+
+// All places are numbers of floats from the beginning: pointers would be to any memory, whose loads take longer.
+template <bool Turned>
+__device__ void add_tile(const Strips& p, const float* room, int pixel, int pixels, int column, Sums& sums) {
+  const int lane = static_cast<int>(threadIdx.x) % k_lanes, quarter = lane % 4, eighth = lane / 4;
+  int at[2 * k_high];
+#pragma unroll
+  for (int i = 0; i < 2 * k_high; ++i) {
+    const int own = pixel + eighth + 8 * i, there = own < pixels ? own : 0;  // of what is none nothing is kept
+    at[i] = p.x_at + (there / p.out_width * p.across() + there % p.out_width) * p.pitch + quarter;
+  }
+  int weight = Turned ? quarter * p.weight_pitch + column + eighth : (column + eighth) * p.weight_pitch + quarter;
+  const int of_tap = (Turned ? p.inputs : p.columns) * p.weight_pitch;
+  for (int down = 0; down < p.kernel[0]; ++down) {
+    for (int right = 0; right < p.kernel[1]; ++right, weight += of_tap) {
+      int pixel_at[2 * k_high], channels = weight;
+#pragma unroll
+      for (int i = 0; i < 2 * k_high; ++i)
+        pixel_at[i] = at[i] + (down * p.across() + right) * p.pitch;
+#pragma unroll 4
+      for (int c = 0; c < p.inputs; c += k_step) {
+        add_channels<Turned>(p, room, pixel_at, channels, sums);
+#pragma unroll
+        for (int i = 0; i < 2 * k_high; ++i)
+          pixel_at[i] += k_step;
+        channels += Turned ? k_step * p.weight_pitch : k_step;
+      }
+    }
+  }
+}
+
+__device__ void write_tile(const Strips& p, const Strip& strip, int pixel, int column, const Sums& sums) {
+  const int lane = static_cast<int>(threadIdx.x) % k_lanes;
+  const int first = static_cast<int>(blockIdx.y) * p.columns + column + lane % 4 * 2;
+  float* const to = p.y + (strip.image * p.out_height + strip.first) * p.out_width * p.outputs + first;
+#pragma unroll
+  for (int j = 0; j < k_wide; ++j) {
+    Neighbours<float, 2> bias{};
+    if (p.bias != nullptr)
+      bias = {p.bias[first + j * 8], p.bias[first + j * 8 + 1]};
+#pragma unroll
+    for (int i = 0; i < 2 * k_high; ++i) {
+      const int own = pixel + lane / 4 + 8 * i;
+      if (own >= strip.pixels)
+        continue;
+      Neighbours<float, 2> made;
+#pragma unroll
+      for (int k = 0; k < 2; ++k) {
+        const float value = sums[i / 2][j][i % 2 * 2 + k] + bias.at[k];
+        made.at[k] = p.relu && value <= 0.0F ? 0.0F : value;  // NaN stays
+      }
+      *reinterpret_cast<Neighbours<float, 2>*>(to + static_cast<std::int64_t>(own) * p.outputs + j * 8) = made;
+    }
+  }
+}
+
+template <bool Turned>
+__global__ void __launch_bounds__(k_most_warps* k_lanes) strip_tiles_kernel(Strips p) {
+  start_early();
+  auto* const room = reinterpret_cast<float*>(shared_room<k_room>());
+  const Strip strip(p);
+  fetch_weight<Turned>(p, room);
+  fetch_pixels(p, strip, room + p.x_at);
+  end_fetches();
+  await_fetches<0>();
+  __syncthreads();
+  const int wide = p.columns / static_cast<int>(k_strip_columns), high = (strip.pixels + k_rows - 1) / k_rows;
+  for (int tile = static_cast<int>(threadIdx.x) / k_lanes; tile < high * wide;
+       tile += static_cast<int>(blockDim.x) / k_lanes) {
+    const int pixel = tile / wide * k_rows, column = tile % wide * static_cast<int>(k_strip_columns);
+    Sums sums = {};
+    add_tile<Turned>(p, room, pixel, strip.pixels, column, sums);
+    write_tile(p, strip, pixel, column, sums);
+  }
+}
+
+Strips strips_of(ConvolutionPass pass, const StripPlan& plan, const ConvolutionData& d, bool relu) {
+  const ConvolutionGeometry& g = plan.as;
+  const bool turned = pass == ConvolutionPass::backward_data;
+  const auto narrow = [](std::int64_t number) { return static_cast<int>(number); };
+  const std::int64_t pitch = turned ? strip_turned_pitch(plan.columns) : strip_pitch(g.inputs);
+  const std::int64_t taps = g.kernel[0] * g.kernel[1];
+  return {
+      .x = static_cast<const float*>(turned ? d.y : d.x),
+      .weight = static_cast<const float*>(d.weight),
+      .bias = static_cast<const float*>(d.bias),
+      .y = static_cast<float*>(turned ? d.x : d.y),
+      .height = narrow(g.in[0]),
+      .width = narrow(g.in[1]),
+      .inputs = narrow(g.inputs),
+      .out_height = narrow(g.out[0]),
+      .out_width = narrow(g.out[1]),
+      .outputs = narrow(g.outputs),
+      .kernel = {narrow(g.kernel[0]), narrow(g.kernel[1])},
+      .pad = {narrow(g.pad[0]), narrow(g.pad[1])},
+      .rows = narrow(plan.rows),
+      .strips_each = narrow(parts_of(g.out[0], plan.rows)),
+      .columns = narrow(plan.columns),
+      .pitch = narrow(strip_pitch(g.inputs)),
+      .weight_pitch = narrow(pitch),
+      .x_at = narrow(taps * (turned ? g.inputs : plan.columns) * pitch),
+      .relu = relu,
+      .pieces = Divider<std::int32_t>(g.inputs / k_piece),
+      .weight_pieces = Divider<std::int32_t>((turned ? plan.columns : g.inputs) / k_piece),
+      .weight_rows = Divider<std::int32_t>(turned ? g.inputs : plan.columns),
+      .columns_read = Divider<std::int32_t>(g.out[1] - 1 + g.kernel[1])};
+}
+
+}  // namespace
+
+void convolution_by_strips(
+    const Queue& queue, ConvolutionPass pass, const ConvolutionGeometry& g, const ConvolutionData& data, bool relu) {
+  const StripPlan plan = strip_plan(pass, g);
+  const Strips p = strips_of(pass, plan, data, relu);
+  const dim3 grid(
+      static_cast<unsigned>(plan.as.images * p.strips_each), static_cast<unsigned>(plan.as.outputs / plan.columns));
+  // A tile for each warp where there are as many.
+  const std::int64_t tiles = parts_of(plan.rows * plan.as.out[1], k_rows) * (plan.columns / k_strip_columns);
+  const std::int64_t turns = parts_of(tiles, k_most_warps);
+  const auto warps = std::max<std::int64_t>(k_least_warps, parts_of(tiles, turns));
+  const auto threads = static_cast<unsigned>(warps * k_lanes);
+  const auto run = [&]<bool Turned>() {
+    allow_shared<strip_tiles_kernel<Turned>, k_room>(queue.device().index);
+    strip_tiles_kernel<Turned><<<grid, threads, static_cast<std::size_t>(plan.bytes), stream_of(queue)>>>(p);
+  };
+  if (pass == ConvolutionPass::backward_data)
+    run.operator()<true>();
+  else
+    run.operator()<false>();
+  check_early_launch(pass == ConvolutionPass::forward ? "convolution" : "convolution_backward_data", stream_of(queue));
+}
+
+}  // namespace sluice::detail

@@ -1,0 +1,145 @@
+// Small convolutions of floats in TF32, which kernels of ours take on a GPU: which these are, and that they give what a
+// CPU gives.
+#include <cmath>
+#include <vector>
+
+#include <sluice/operator/conv/passes.h>
+#include <sluice/operator/conv/weight_tiles.h>
+
+#include "tests/operator/heavy_reference.h"
+#include "tests/operator/with_tf32.h"
+#include "tests/support/catch.h"
+
+using namespace sluice;
+using namespace sluice::test;
+using sluice::detail::ConvolutionAttributes;
+using sluice::detail::is_weight_tiled;
+
+namespace {
+
+struct Case {
+  Shape x, weight;
+  ConvolutionOptions options = {};
+};
+
+// Rows narrower than a step of pixels and wider than a strip, strips that end early, more of them than blocks, several
+// tiles of channels, pads of each side, kernels of two to nine taps.
+const std::vector<Case> k_cases = {
+    {{2, 32, 9, 11}, {64, 32, 3, 3}},
+    {{3, 32, 3, 3}, {64, 32, 3, 3}},
+    {{3, 64, 7, 7}, {128, 64, 2, 3}, {.pad = {0, 1, 1, 2}}},
+    {{5, 32, 6, 5}, {64, 32, 3, 3}, {.pad = {1, 1}}},
+    {{2, 96, 4, 40}, {64, 96, 1, 2}},
+    {{1, 32, 9, 66}, {64, 32, 3, 3}, {.pad = {2, 2}}},
+    {{70, 32, 17, 25}, {64, 32, 3, 1}}};
+
+NDArray channels_last(const NDArray& x) {
+  return x.transpose({0, 2, 3, 1}).copy().transpose({0, 3, 1, 2});
+}
+// Multiples of 1/4 whose products and sums neither TF32 nor float32 rounds.
+NDArray quarters(const Shape& shape, std::uint64_t seed) {
+  return random_array(shape, seed, -3, 4, int32).astype(float32) * 0.25;
+}
+
+ConvolutionAttributes attributes_of(const ConvolutionOptions& o) {
+  return {.stride = o.stride, .pad = o.pad, .dilation = o.dilation};
+}
+
+NDArray weights_on(Device device, const NDArray& x, const NDArray& dy, const NDArray& weight, const Case& c) {
+  const auto on = [&](const NDArray& array) { return channels_last(array.to(device)); };
+  return sluice::detail::convolution_backward_weights(
+      on(x), on(dy), attributes_of(c.options), {weight.shape(), float32, device}, false)[0];
+}
+
+}  // namespace
+
+TEST_CASE("Which gradients of weights are summed up by tiles") {
+  const WithTf32 tf32;
+  const auto taken = [](const Shape& x, const Shape& weight, ConvolutionAttributes how = {}, DType dtype = float32) {
+    return is_weight_tiled(
+        sluice::detail::convolution_geometry("test", x, weight, dtype, how), MemoryOrder::channels_last, {});
+  };
+  CHECK(taken({64, 32, 26, 26}, {64, 32, 3, 3}));
+  for (const Case& c : k_cases)
+    CHECK(taken(c.x, c.weight, attributes_of(c.options)));
+  CHECK(!taken({64, 31, 26, 26}, {64, 31, 3, 3}));
+  CHECK(!taken({64, 32, 26, 26}, {63, 32, 3, 3}));
+  CHECK(!taken({64, 32, 26, 26}, {64, 32, 1, 1}));
+  CHECK(!taken({64, 32, 26, 26}, {64, 32, 2, 5}));
+  CHECK(!taken({64, 64, 26, 26}, {64, 32, 3, 3}, {.groups = 2}));
+  CHECK(!taken({64, 32, 26, 26}, {64, 32, 3, 3}, {.stride = {1, 2}}));
+  CHECK(!taken({64, 32, 26, 26}, {64, 32, 3, 3}, {.dilation = {2, 1}}));
+  CHECK(!taken({64, 32, 26, 26}, {64, 32, 3, 3}, {}, float64));
+  CHECK(!taken({64, 32, 26, 26}, {64, 32, 3, 3}, {}, float16));
+  CHECK(!taken({0, 32, 26, 26}, {64, 32, 3, 3}));
+  CHECK(!taken({1, 32, 3, 200}, {64, 32, 3, 3}));    // no strip has room
+  CHECK(!taken({640, 32, 26, 26}, {64, 32, 3, 3}));  // a library's
+  CHECK(!is_weight_tiled(
+      sluice::detail::convolution_geometry("test", {64, 32, 26, 26}, {64, 32, 3, 3}, float32, {}),
+      MemoryOrder::row_major,
+      {}));
+}
+
+TEST_CASE("Without TF32 no gradient of weights is summed up by tiles") {
+  CHECK(!is_weight_tiled(
+      sluice::detail::convolution_geometry("test", {64, 32, 26, 26}, {64, 32, 3, 3}, float32, {}),
+      MemoryOrder::channels_last,
+      {}));
+}
+
+TEST_CASE("Gradients of weights by tiles on a GPU are the CPU's, and the same every time", "[gpu]") {
+  SLUICE_NEEDS_GPUS(1);
+  const WithTf32 tf32;
+  for (const Case& c : k_cases) {
+    CAPTURE(to_string(c.x), to_string(c.weight));
+    const NDArray x = quarters(c.x, 1), weight = quarters(c.weight, 2);
+    const NDArray dy = quarters(convolution(x, weight, {}, c.options).shape(), 3);
+    const NDArray want = weights_on(cpu(), x, dy, weight, c), got = weights_on(gpu(), x, dy, weight, c);
+    CHECK(differences(got.to(cpu()), want, {0, 0}) == "");
+    CHECK(differences(weights_on(gpu(), x, dy, weight, c), got, {0, 0}) == "");
+  }
+}
+
+TEST_CASE("What is beside an image is no factor of a NaN that a tile of weights' gradients sees", "[gpu]") {
+  SLUICE_NEEDS_GPUS(1);
+  const WithTf32 tf32;
+  const Case c{{1, 32, 3, 12}, {64, 32, 3, 3}};  // rows of 10, which are no whole steps
+  const NDArray weight = quarters(c.weight, 2), dy = quarters({1, 64, 1, 10}, 3);
+  NDArray x = quarters(c.x, 1);
+  x.slice(3, 11, 12).assign(NAN);  // the last column, which the first taps never meet
+  const NDArray got = weights_on(gpu(), x, dy, weight, c).to(cpu());
+  CHECK(differences(got, weights_on(cpu(), x, dy, weight, c), {0, 0}) == "");
+  CHECK(!any(isnan(got.slice(3, 0, 2))).item<bool>());
+  CHECK(all(isnan(got.slice(3, 2, 3))).item<bool>());
+}
+
+TEST_CASE("Small convolutions in TF32, with bias and relu, and all their gradients are the CPU's", "[gpu]") {
+  SLUICE_NEEDS_GPUS(1);
+  const WithTf32 tf32;
+  for (const Case& c : k_cases) {
+    for (const bool behind : {false, true}) {
+      CAPTURE(to_string(c.x), to_string(c.weight), behind);
+      ConvolutionOptions options = c.options;
+      options.activation = behind ? "relu" : "";
+      std::vector<std::vector<NDArray>> results;
+      for (const Device device : {cpu(), gpu()}) {
+        std::vector<NDArray> v{quarters(c.x, 1), quarters(c.weight, 2), quarters({c.weight[0]}, 3)};
+        for (NDArray& one : v) {
+          one = (one.ndim() == 4 ? channels_last(one.to(device)) : one.to(device)).detach();
+          one.attach_grad();
+        }
+        NDArray y;
+        {
+          const autograd::RecordScope record;
+          y = convolution(v[0], v[1], behind ? v[2] : NDArray(), options);
+        }
+        y.backward(channels_last(quarters(y.shape(), 9).to(device)));
+        results.push_back({y.to(cpu()), v[0].grad().to(cpu()), v[1].grad().to(cpu())});
+      }
+      for (std::size_t i = 0; i < results[0].size(); ++i) {
+        CAPTURE(i);
+        CHECK(differences(results[1][i], results[0][i], {0, 0}) == "");
+      }
+    }
+  }
+}
