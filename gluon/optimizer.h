@@ -92,7 +92,8 @@ class SLUICE_API Optimizer {
   std::int64_t num_updates(const std::string& parameter) const noexcept;
 
   /// Copies of all state by name, "0.weight.mean"; the number of steps, "num_updates", and of each parameter,
-  /// "0.weight.num_updates"; and the optimizer's name, "optimizer", as bytes.
+  /// "0.weight.num_updates"; and the optimizer's name, "optimizer", as bytes. A step is counted once prepare() was
+  /// called, before it runs; that of a parameter of scaled losses (scale_losses()) once it ran.
   States states() const;
   /// Goes on from states(). Throws ValueError, and changes nothing, if a name, a number of steps or a state is missing
   /// or cannot be, or if the states are another optimizer's.
