@@ -107,15 +107,31 @@ void Optimizer::refuse_in_region() const {
 }
 
 void Optimizer::update(std::span<const ParameterDict::Entry> parameters, double rescale_grad, SourceLocation site) {
+void Optimizer::refuse_beside_prepared(std::span<const ParameterDict::Entry> parameters) const {
+  const auto prepared = numbers_.find(names_of(parameters));
+  require(prepared == numbers_.end() || !prepared->second.is_prepared || prepared->second.is_applied, [&] {
+    return message(
+        name(),
+        ": a step of these ",
+        parameters.size(),
+        " parameters, '",
+        parameters[0].first,
+        "' the first, was prepared and not applied, and what a sink takes would write over its rates; have the sink "
+        "take update_prepared(), or step outside of it");
+  });
+}
+
   if (parameters.empty())
     return;
   refuse_in_region();
   follow_schedule();
+  const bool is_recorded = sluice::detail::calls_are_taken();
+  if (is_recorded)
+    refuse_beside_prepared(parameters);
   const EngineScope theirs(engine_of(parameters));
   autograd::PauseScope pause;
   Step step = step_of(parameters, rescale_grad, site);
   make_counts(step);
-  const bool is_recorded = sluice::detail::calls_are_taken();
   if (is_recorded || is_scaled())
     write_numbers(step, is_recorded);
   if (is_recorded)

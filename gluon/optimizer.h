@@ -32,7 +32,9 @@ class SLUICE_API Optimizer {
   virtual std::string name() const = 0;
 
   /// One step over all `parameters` with their gradients times `rescale_grad`: one task. Does not block. Throws
-  /// DeviceError for parameters on several devices, ValueError while a region records, which would repeat its rates.
+  /// DeviceError for parameters on several devices, ValueError while a region records, which would repeat its rates,
+  /// and under a sink (operator/sink.h) where prepare() was called for these parameters and update_prepared() was not
+  /// since, which would read the rates of this step.
   void update(
       std::span<const ParameterDict::Entry> parameters,
       double rescale_grad,
@@ -170,6 +172,7 @@ class SLUICE_API Optimizer {
   void follow_schedule();
   void count(const Step& step);
   void refuse_in_region() const;
+  void refuse_beside_prepared(std::span<const ParameterDict::Entry> parameters) const;
   struct Numbers;
   /// Of these parameters: kept where a step of them was recorded or is prepared, else as long as few others came since.
   Numbers& numbers_for(const Step& step);

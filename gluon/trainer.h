@@ -29,7 +29,7 @@ class SLUICE_API Trainer {
   /// One update: gradients are divided by `batch_size`, since losses give one value per sample and backward() adds
   /// them up. One task; the host does not wait. Throws ValueError for batch_size < 1, for a parameter that is not
   /// initialised, and for one whose gradient no backward computed since the last step; `ignore_stale_grad` leaves
-  /// the last two as they are.
+  /// the last two as they are; under a sink (operator/sink.h) where a step was prepared and not applied.
   void step(std::int64_t batch_size, bool ignore_stale_grad = false, SourceLocation site = SourceLocation::current());
 
   /// step() in two halves, for steps that are recorded once and run again (engine/region.h, operator/sink.h): before
