@@ -47,6 +47,8 @@ NDArray Optimizer::corrections(const NDArray& /*steps*/, SourceLocation /*site*/
 // Parameters are added to those that are counted there already, with what the host counted of them: all or none. Not
 // with steps that were prepared before losses were scaled and are none since: these change nothing.
 void Optimizer::make_counts(const Step& step) {
+  for (const auto& [name, parameter] : step.parameters)
+    counts_.try_emplace(name, 0);  // the host's
   if (!is_scaled())
     return;
   const CallSinkScope nobody(nullptr);

@@ -92,6 +92,7 @@ Optimizer::Step Optimizer::step_of(
   return step;
 }
 
+// For which there is room since make_counts(): once a step was made nothing may fail.
 void Optimizer::count(const Step& step) {
   for (const auto& [name, parameter] : step.parameters)
     ++counts_[name];
