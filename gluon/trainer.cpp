@@ -247,12 +247,11 @@ void Trainer::load_states(const optimizer::Optimizer::States& states, const std:
   detail::called("Trainer::load_states of " + origin, site, [&] {
     for (const auto& [entry, state] : states)
       check_state(origin, entry, state);
-    const bool scaled = scaler_ != nullptr && states.contains("loss_scale");
-    if (scaled)
-      scaler_->check_states(states);
-    optimizer().load_states(states);
-    if (scaled)
-      scaler_->load_states(states);
+    const auto load = [&] { optimizer().load_states(states); };
+    if (scaler_ != nullptr && states.contains("loss_scale"))
+      scaler_->load_states(states, load);
+    else
+      load();
   });
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -90,8 +91,10 @@ class SLUICE_API GradScaler {
   std::shared_ptr<const GradScaler> given_to_trainer() const;
   /// May a trainer whose own scaler is this one (null: none) step by the scaler?
   bool is_that_of(const GradScaler* trainers) const noexcept;
-  /// Throws what load_states() throws.
-  void check_states(const States& states) const;
+  /// The same, `before` being done once nothing else can fail.
+  void load_states(const States& states, const std::function<void()>& before) const;
+  States made_of(double scale, std::int64_t clean) const;
+  void write(const States& made) const;
   /// The scale where `device` is, made if need be.
   NDArray scale_on(Device device) const;
   NDArray one_on(Device device) const;

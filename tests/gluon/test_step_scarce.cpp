@@ -65,3 +65,44 @@ TEST_CASE("A first step of which an allocation fails is made whole when it is ma
     CHECK(made > 20);
   }
 }
+
+TEST_CASE("A scale that is set, or loaded with its trainer's states, is written whole or not at all", "[gluon][amp]") {
+  Engine engine({.cpu_policy = CpuMode::serial});
+  const EngineScope scope(engine);
+  const ScaledTraining source(optimizers()["Adam"]);
+  amp::init_trainer(*source.trainer, {.init_scale = 8});
+  source.own({0});
+  source.own({1});
+  const auto states = source.trainer->states();
+  for (const bool loads : {false, true}) {
+    CAPTURE(loads);
+    int failures = 0;
+    bool struck = true;
+    for (long nth = 1; struck; ++nth) {
+      const ScaledTraining training(optimizers()["Adam"]);
+      const GradScaler scaler({.init_scale = 4});
+      amp::init_trainer(*training.trainer, scaler);
+      training.own({0});
+      const auto all = [&] {
+        All found = training.all();
+        found["scale"] = {scale_of(scaler), scaler.clean_steps().astype(float32).item<float>()};
+        return found;
+      };
+      const All before = all();
+      Scarcity scarcity(nth);
+      scarcity.arm();
+      bool threw = false;
+      try {
+        loads ? training.trainer->load_states(states, "memory") : scaler.set_loss_scale(16);
+      } catch (const std::exception&) {
+        threw = true;
+      }
+      scarcity.disarm();
+      struck = scarcity.struck();
+      failures += threw ? 1 : 0;
+      INFO("allocation " << nth << " at " << Scarcity::where());
+      CHECK((threw == (all() == before)));
+    }
+    CHECK(failures > 1);
+  }
+}
