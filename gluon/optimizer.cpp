@@ -107,7 +107,6 @@ void Optimizer::refuse_in_region() const {
   });
 }
 
-void Optimizer::update(std::span<const ParameterDict::Entry> parameters, double rescale_grad, SourceLocation site) {
 void Optimizer::refuse_beside_prepared(std::span<const ParameterDict::Entry> parameters) const {
   const auto prepared = numbers_.find(names_of(parameters));
   require(prepared == numbers_.end() || !prepared->second.is_prepared || prepared->second.is_applied, [&] {
@@ -122,13 +121,14 @@ void Optimizer::refuse_beside_prepared(std::span<const ParameterDict::Entry> par
   });
 }
 
+void Optimizer::update(std::span<const ParameterDict::Entry> parameters, double rescale_grad, SourceLocation site) {
   if (parameters.empty())
     return;
   refuse_in_region();
-  follow_schedule();
   const bool is_recorded = sluice::detail::calls_are_taken();
   if (is_recorded)
     refuse_beside_prepared(parameters);
+  follow_schedule();
   const EngineScope theirs(engine_of(parameters));
   autograd::PauseScope pause;
   Step step = step_of(parameters, rescale_grad, site);
@@ -276,7 +276,7 @@ void Optimizer::guard(const GuardSettings& settings) {
   guard_ = {};  // steps that were recorded read what stands in theirs
 }
 
-// Memory for it, outside what is recorded.
+// Memory for it, outside what a sink takes. Where a region records, its fill is recorded too: each run begins with it.
 void Optimizer::make_guard(const Step& step) {
   const Device device = step.weights.front().device();
   if (!guards() || (guard_.defined() && guard_.device() == device))

@@ -60,7 +60,8 @@ class SLUICE_API GradScaler {
   /// changed. Clipping by their norm needs it not: Trainer::guard_gradients().
   void unscale(gluon::Trainer& trainer, SourceLocation site = SourceLocation::current()) const;
   /// Trainer::step() of gradients of a scaled loss. Throws what that throws, and ValueError for a trainer that it
-  /// stepped since the last update() already, that has another scaler, or that has none while another has this.
+  /// stepped since the last update() already, that has another scaler, or that has none while another has this or once
+  /// a step of it was recorded (Trainer::apply_step()).
   void step(
       gluon::Trainer& trainer,
       std::int64_t batch_size,
