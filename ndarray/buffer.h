@@ -6,6 +6,7 @@
 
 #include <boost/container/small_vector.hpp>
 
+#include <sluice/engine/source_location.h>
 #include <sluice/engine/var.h>
 #include <sluice/storage/chunk.h>
 #include <sluice/storage/pool.h>
