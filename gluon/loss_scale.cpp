@@ -44,8 +44,11 @@ NDArray Optimizer::corrections(const NDArray& /*steps*/, SourceLocation /*site*/
   return {};
 }
 
-// Parameters are added to those that are counted there already, with what the host counted of them: all or none.
+// Parameters are added to those that are counted there already, with what the host counted of them: all or none. Not
+// with steps that were prepared before losses were scaled and are none since: these change nothing.
 void Optimizer::make_counts(const Step& step) {
+  for (const auto& [name, parameter] : step.parameters)
+    counts_.try_emplace(name, 0);  // the host's
   if (!is_scaled())
     return;
   const CallSinkScope nobody(nullptr);
@@ -58,7 +61,13 @@ void Optimizer::make_counts(const Step& step) {
     if (std::find(taken.names.begin(), taken.names.end(), name) != taken.names.end())
       continue;
     taken.names.push_back(name);
-    fresh.push_back(static_cast<double>(num_updates(name)));
+    const auto is_none = [&, &name = name](const auto& one) {
+      const auto& [names, numbers] = one;
+      return numbers.is_counted && !numbers.is_prepared && !numbers.is_applied && !numbers.is_recorded &&
+             std::find(names.begin(), names.end(), name) != names.end();
+    };
+    const auto none = std::count_if(numbers_.begin(), numbers_.end(), is_none);
+    fresh.push_back(static_cast<double>(num_updates(name) - none));
   }
   if (taken.counts.defined() && taken.counts.device() != device)
     taken.counts = taken.counts.to(device, step.site);

@@ -92,6 +92,7 @@ Optimizer::Step Optimizer::step_of(
   return step;
 }
 
+// For which there is room since make_counts(): once a step was made nothing may fail.
 void Optimizer::count(const Step& step) {
   for (const auto& [name, parameter] : step.parameters)
     ++counts_[name];
@@ -106,16 +107,32 @@ void Optimizer::refuse_in_region() const {
   });
 }
 
+void Optimizer::refuse_beside_prepared(std::span<const ParameterDict::Entry> parameters) const {
+  const auto prepared = numbers_.find(names_of(parameters));
+  require(prepared == numbers_.end() || !prepared->second.is_prepared || prepared->second.is_applied, [&] {
+    return message(
+        name(),
+        ": a step of these ",
+        parameters.size(),
+        " parameters, '",
+        parameters[0].first,
+        "' the first, was prepared and not applied, and what a sink takes would write over its rates; have the sink "
+        "take update_prepared(), or step outside of it");
+  });
+}
+
 void Optimizer::update(std::span<const ParameterDict::Entry> parameters, double rescale_grad, SourceLocation site) {
   if (parameters.empty())
     return;
   refuse_in_region();
+  const bool is_recorded = sluice::detail::calls_are_taken();
+  if (is_recorded)
+    refuse_beside_prepared(parameters);
   follow_schedule();
   const EngineScope theirs(engine_of(parameters));
   autograd::PauseScope pause;
   Step step = step_of(parameters, rescale_grad, site);
   make_counts(step);
-  const bool is_recorded = sluice::detail::calls_are_taken();
   if (is_recorded || is_scaled())
     write_numbers(step, is_recorded);
   if (is_recorded)
@@ -259,7 +276,7 @@ void Optimizer::guard(const GuardSettings& settings) {
   guard_ = {};  // steps that were recorded read what stands in theirs
 }
 
-// Memory for it, outside what is recorded.
+// Memory for it, outside what a sink takes. Where a region records, its fill is recorded too: each run begins with it.
 void Optimizer::make_guard(const Step& step) {
   const Device device = step.weights.front().device();
   if (!guards() || (guard_.defined() && guard_.device() == device))

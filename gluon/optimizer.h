@@ -32,7 +32,9 @@ class SLUICE_API Optimizer {
   virtual std::string name() const = 0;
 
   /// One step over all `parameters` with their gradients times `rescale_grad`: one task. Does not block. Throws
-  /// DeviceError for parameters on several devices, ValueError while a region records, which would repeat its rates.
+  /// DeviceError for parameters on several devices, ValueError while a region records, which would repeat its rates,
+  /// and under a sink (operator/sink.h) where prepare() was called for these parameters and update_prepared() was not
+  /// since, which would read the rates of this step.
   void update(
       std::span<const ParameterDict::Entry> parameters,
       double rescale_grad,
@@ -92,7 +94,8 @@ class SLUICE_API Optimizer {
   std::int64_t num_updates(const std::string& parameter) const noexcept;
 
   /// Copies of all state by name, "0.weight.mean"; the number of steps, "num_updates", and of each parameter,
-  /// "0.weight.num_updates"; and the optimizer's name, "optimizer", as bytes.
+  /// "0.weight.num_updates"; and the optimizer's name, "optimizer", as bytes. A step is counted once prepare() was
+  /// called, before it runs; that of a parameter of scaled losses (scale_losses()) once it ran.
   States states() const;
   /// Goes on from states(). Throws ValueError, and changes nothing, if a name, a number of steps or a state is missing
   /// or cannot be, or if the states are another optimizer's.
@@ -169,6 +172,7 @@ class SLUICE_API Optimizer {
   void follow_schedule();
   void count(const Step& step);
   void refuse_in_region() const;
+  void refuse_beside_prepared(std::span<const ParameterDict::Entry> parameters) const;
   struct Numbers;
   /// Of these parameters: kept where a step of them was recorded or is prepared, else as long as few others came since.
   Numbers& numbers_for(const Step& step);

@@ -83,6 +83,22 @@ bool are_named_alike(
 
 }  // namespace
 
+// A step of gradients of which some may be unscaled. Then the optimizer has the scale again, by which others divide
+// that were prepared.
+template <class Step>
+void Trainer::divided_once(std::span<const ParameterDict::Entry> parameters, SourceLocation site, const Step& step) {
+  if (scaler_ == nullptr)
+    return step();
+  use_scale(*scaler_, parameters, true, site);
+  try {
+    step();
+  } catch (...) {
+    use_scale(*scaler_, parameters, false, site);
+    throw;
+  }
+  use_scale(*scaler_, parameters, false, site);
+}
+
 void Trainer::step(std::int64_t batch_size, bool ignore_stale_grad, SourceLocation site) {
   located("Trainer::step", site, [&](SourceLocation at) { update(batch_size, ignore_stale_grad, at); });
 }
@@ -117,7 +133,7 @@ void Trainer::prepare_step(std::int64_t batch_size, SourceLocation site) {
 void Trainer::apply_step(SourceLocation site) {
   located("Trainer::apply_step", site, [&](SourceLocation at) {
     require(!prepared_.empty(), [] { return "no step was prepared: call prepare_step() before each run"; });
-    optimizer().update_prepared(prepared_, at);
+    divided_once(prepared_, at, [&] { optimizer().update_prepared(prepared_, at); });
     follow_scale(at);
     is_recorded_ = is_recorded_ || region_records() || sluice::detail::calls_are_taken();
     for (const auto& [name, parameter] : prepared_)
@@ -167,19 +183,7 @@ void Trainer::update(std::int64_t batch_size, bool ignore_stale_grad, SourceLoca
   optimizer();  // is there
   check_batch_size(batch_size);
   const std::vector<ParameterDict::Entry> fresh = fresh_parameters(ignore_stale_grad);
-  if (scaler_ != nullptr)
-    use_scale(*scaler_, fresh, true, site);
-  const auto scale_again = [&] {  // by which a step divides that was prepared
-    if (scaler_ != nullptr)
-      use_scale(*scaler_, fresh, false, site);
-  };
-  try {
-    optimizer().update(fresh, 1.0 / static_cast<double>(batch_size), site);
-  } catch (...) {
-    scale_again();
-    throw;
-  }
-  scale_again();
+  divided_once(fresh, site, [&] { optimizer().update(fresh, 1.0 / static_cast<double>(batch_size), site); });
   for (const auto& [name, parameter] : fresh)
     parameter.mark_grad_used();
   if (!fresh.empty())
@@ -243,12 +247,11 @@ void Trainer::load_states(const optimizer::Optimizer::States& states, const std:
   detail::called("Trainer::load_states of " + origin, site, [&] {
     for (const auto& [entry, state] : states)
       check_state(origin, entry, state);
-    const bool scaled = scaler_ != nullptr && states.contains("loss_scale");
-    if (scaled)
-      scaler_->check_states(states);
-    optimizer().load_states(states);
-    if (scaled)
-      scaler_->load_states(states);
+    const auto load = [&] { optimizer().load_states(states); };
+    if (scaler_ != nullptr && states.contains("loss_scale"))
+      scaler_->load_states(states, load);
+    else
+      load();
   });
 }
 

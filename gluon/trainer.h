@@ -29,18 +29,22 @@ class SLUICE_API Trainer {
   /// One update: gradients are divided by `batch_size`, since losses give one value per sample and backward() adds
   /// them up. One task; the host does not wait. Throws ValueError for batch_size < 1, for a parameter that is not
   /// initialised, and for one whose gradient no backward computed since the last step; `ignore_stale_grad` leaves
-  /// the last two as they are.
+  /// the last two as they are; under a sink (operator/sink.h) where a step was prepared and not applied.
   void step(std::int64_t batch_size, bool ignore_stale_grad = false, SourceLocation site = SourceLocation::current());
 
   /// step() in two halves, for steps that are recorded once and run again (engine/region.h, operator/sink.h): before
   /// each run prepare_step(), which counts the step and writes learning rates and `batch_size` where the run reads
   /// them; in what is recorded apply_step(). Both concern the parameters that are trained when the step is prepared;
-  /// whether their gradients are fresh nobody asks. The host does not wait. prepare_step() throws ValueError for
+  /// whether their gradients are fresh nobody asks. Where apply_step() is called for gradients that were unscaled
+  /// (amp::unscale()), the step, and what is recorded of it, does not divide them again: of a recorded step they are to
+  /// be so before each run, or in it. The host does not wait. prepare_step() throws ValueError for
   /// batch_size < 1, for a parameter that is to be trained and not initialised, while a region records, and, once a
   /// region recorded apply_step() or a sink took it, where other parameters than in that step are to be trained: what
-  /// was recorded would go on without their rates. apply_step() throws ValueError where nothing was prepared. After a
-  /// throw all is as it was before. What was recorded goes on with the states that it was recorded with: after
-  /// load_states(), and where scaled losses came to train parameters that they did not when it was, record anew.
+  /// was recorded would go on without their rates, also where the recording failed after apply_step() was called in it.
+  /// apply_step() throws ValueError where nothing was prepared, and where step() would because backward added to
+  /// gradients that were unscaled. After a throw all is as it was before. What was recorded goes on with the states
+  /// that it was recorded with: after load_states(), and where scaled losses came to train parameters that they did not
+  /// when it was, record anew.
   void prepare_step(std::int64_t batch_size, SourceLocation site = SourceLocation::current());
   void apply_step(SourceLocation site = SourceLocation::current());
 
@@ -87,6 +91,8 @@ class SLUICE_API Trainer {
   void cancel_step();
   template <class Body>
   void located(const char* what, SourceLocation site, const Body& body);
+  template <class Step>
+  void divided_once(std::span<const ParameterDict::Entry> parameters, SourceLocation site, const Step& step);
   void update(std::int64_t batch_size, bool ignore_stale_grad, SourceLocation site);
   std::vector<ParameterDict::Entry> fresh_parameters(bool ignore_stale_grad) const;
   void unscale(const amp::GradScaler& scaler, SourceLocation site);

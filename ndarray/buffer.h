@@ -6,6 +6,7 @@
 
 #include <boost/container/small_vector.hpp>
 
+#include <sluice/engine/source_location.h>
 #include <sluice/engine/var.h>
 #include <sluice/storage/chunk.h>
 #include <sluice/storage/pool.h>
@@ -50,9 +51,13 @@ class Buffer final : public RetireHook {
   /// Raised by everything that writes, before that is pushed: who still sees the version of then pushes before the
   /// write, or by no order at all. backward compares it with what it saw when it saved.
   std::uint64_t version() const noexcept { return version_.load(std::memory_order_acquire); }
-  void raise_version() noexcept { version_.fetch_add(1, std::memory_order_release); }
+  std::uint64_t raise_version() noexcept { return version_.fetch_add(1, std::memory_order_release) + 1; }
   /// The same of memory that nobody else knows yet.
   void begin_versions() noexcept { version_.store(1, std::memory_order_relaxed); }
+  /// For a push that was refused: takes back what raise_version() made of it, unless others have raised it since.
+  void take_back_version(std::uint64_t raised) noexcept {
+    version_.compare_exchange_strong(raised, raised - 1, std::memory_order_release, std::memory_order_relaxed);
+  }
 
   void on_retire(const PositionSet& pending) noexcept override;
 

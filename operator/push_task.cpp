@@ -5,6 +5,7 @@
 #include <sluice/ndarray/detail/array_object.h>
 #include <sluice/ndarray/detail/located.h>
 #include <sluice/operator/detail/destination.h>
+#include <sluice/operator/detail/raised_versions.h>
 #include <sluice/operator/push_task.h>
 
 namespace sluice {
@@ -60,14 +61,16 @@ TaskHandle push_task(
       detail::add_touched(task.access, *array.object(), AccessMode::read);
     }
     task.device = first.device();
+    detail::RaisedVersions versions;
+    for (const NDArray& array : arrays.writes)
+      versions.raise(*array.object()->buffer);
     TaskHandle pushed = first.engine().push(
         task,
         [call = std::move(call)](Queue queue) {
           call->body({call->reads, call->writes, queue});
         },
         site);
-    for (const NDArray& array : arrays.writes)
-      array.object()->buffer->raise_version();
+    versions.pushed();
     if (autograd::is_recording()) {  // what these held came of operators, and what they hold now does not
       for (const NDArray& array : arrays.writes) {
         if (autograd::on_tape(array))

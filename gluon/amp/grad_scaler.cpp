@@ -216,11 +216,22 @@ void GradScaler::follow(const NDArray& guard, SourceLocation site) const {
       site);
 }
 
+// In two steps: where there is no memory for one of them neither is written.
+GradScaler::States GradScaler::made_of(double scale, std::int64_t clean) const {
+  return {
+      {k_scale, full({}, scale, {.dtype = float32, .device = state_->scale.device()})},
+      {k_clean, full({}, clean, {.dtype = int64, .device = state_->clean.device()})}};
+}
+
+void GradScaler::write(const States& made) const {
+  copy_into(made.at(k_scale), state_->scale);
+  copy_into(made.at(k_clean), state_->clean);
+}
+
 void GradScaler::set_loss_scale(double scale) const {
   check_scale(state_->options, scale);
   const Outside outside;
-  copy_into(full({}, scale, {.dtype = float32, .device = state_->scale.device()}), state_->scale);
-  copy_into(full({}, 0, {.dtype = int64, .device = state_->clean.device()}), state_->clean);
+  write(made_of(scale, 0));
 }
 
 GradScaler::States GradScaler::states() const {
@@ -228,19 +239,19 @@ GradScaler::States GradScaler::states() const {
   return {{k_scale, state_->scale.copy()}, {k_clean, state_->clean.copy()}};
 }
 
-void GradScaler::check_states(const States& states) const {
-  check_scale(state_->options, entry_of(states, k_scale, float32).item<float>());
-  const auto clean = entry_of(states, k_clean, int64).item<std::int64_t>();
-  require(clean >= 0, [&] { return message("GradScaler: '", k_clean, "' is ", clean, ", below 0"); });
+void GradScaler::load_states(const States& states) const {
+  load_states(states, [] {});
 }
 
-void GradScaler::load_states(const States& states) const {
+void GradScaler::load_states(const States& states, const std::function<void()>& before) const {
   const Outside outside;
-  check_states(states);
   const auto scale = entry_of(states, k_scale, float32).item<float>();
   const auto clean = entry_of(states, k_clean, int64).item<std::int64_t>();
-  copy_into(full({}, scale, {.dtype = float32, .device = state_->scale.device()}), state_->scale);
-  copy_into(full({}, clean, {.dtype = int64, .device = state_->clean.device()}), state_->clean);
+  check_scale(state_->options, scale);
+  require(clean >= 0, [&] { return message("GradScaler: '", k_clean, "' is ", clean, ", below 0"); });
+  const States made = made_of(scale, clean);
+  before();
+  write(made);
 }
 
 namespace {

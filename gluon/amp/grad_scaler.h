@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -59,7 +60,8 @@ class SLUICE_API GradScaler {
   /// changed. Clipping by their norm needs it not: Trainer::guard_gradients().
   void unscale(gluon::Trainer& trainer, SourceLocation site = SourceLocation::current()) const;
   /// Trainer::step() of gradients of a scaled loss. Throws what that throws, and ValueError for a trainer that it
-  /// stepped since the last update() already, that has another scaler, or that has none while another has this.
+  /// stepped since the last update() already, that has another scaler, or that has none while another has this or once
+  /// a step of it was recorded (Trainer::apply_step()).
   void step(
       gluon::Trainer& trainer,
       std::int64_t batch_size,
@@ -90,8 +92,10 @@ class SLUICE_API GradScaler {
   std::shared_ptr<const GradScaler> given_to_trainer() const;
   /// May a trainer whose own scaler is this one (null: none) step by the scaler?
   bool is_that_of(const GradScaler* trainers) const noexcept;
-  /// Throws what load_states() throws.
-  void check_states(const States& states) const;
+  /// The same, `before` being done once nothing else can fail.
+  void load_states(const States& states, const std::function<void()>& before) const;
+  States made_of(double scale, std::int64_t clean) const;
+  void write(const States& made) const;
   /// The scale where `device` is, made if need be.
   NDArray scale_on(Device device) const;
   NDArray one_on(Device device) const;

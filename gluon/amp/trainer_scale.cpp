@@ -126,10 +126,10 @@ NDArray Trainer::step_scaled(
            "amp::init_trainer()";
   });
   const std::vector<ParameterDict::Entry> fresh = fresh_parameters(true);
-  use_scale(scaler, fresh, true, site);
-  NDArray kept;  // taken before the step: once that was made nothing may fail
+  NDArray kept;  // taken before the step: once that was made nothing may fail, nor while the optimizer has the scale
   if (!fresh.empty())
     kept = empty({3}, {.dtype = float64, .device = fresh[0].second.data().device()});
+  use_scale(scaler, fresh, true, site);
   try {
     step(batch_size, ignore_stale_grad, site);
   } catch (...) {

@@ -22,8 +22,8 @@ SLUICE_API NDArray batch_dot(
     SourceLocation site = SourceLocation::current());
 
 /// numpy.dot: sums over the last axis of a and the last but one of b (the only one of a vector), of which all other
-/// axes stay; a product with an array without axes. Of truths, as in all products below, the result is int64. Throws
-/// ShapeError where the summed axes differ.
+/// axes stay; a product with an array without axes. Of truths, as in all products below, the result is int64 (bool of
+/// einsum() of one operand). Throws ShapeError where the summed axes differ.
 SLUICE_API NDArray dot(const NDArray& a, const NDArray& b, SourceLocation site = SourceLocation::current());
 /// Sums over the last axes of both: the axes of a, then those of b, without them (numpy.inner).
 SLUICE_API NDArray inner(const NDArray& a, const NDArray& b, SourceLocation site = SourceLocation::current());

@@ -11,6 +11,7 @@
 #include <sluice/ndarray/autograd.h>
 #include <sluice/ndarray/detail/array_object.h>
 #include <sluice/operator/detail/destination.h>
+#include <sluice/operator/detail/raised_versions.h>
 #include <sluice/operator/rtc/code.h>
 #include <sluice/operator/rtc/rtc.h>
 #include <sluice/operator/rtc/signature.h>
@@ -146,11 +147,10 @@ class Arguments {
     }
   }
 
-  /// Once the task is pushed.
-  void count_writes() const {
+  void raise(detail::RaisedVersions& versions) const {
     for (std::size_t i = 0; i < given_.size(); ++i) {
       if (parameters_[i].array && !parameters_[i].constant)
-        given_[i].array().object()->buffer->raise_version();
+        versions.raise(*given_[i].array().object()->buffer);
     }
   }
 
@@ -273,9 +273,11 @@ void CudaKernel::launch(std::span<const Argument> given, const LaunchShape& shap
   call->kernel = loaded.kernel;
   call->shape = shape;
   arguments.enter(task, *call, site);
+  detail::RaisedVersions versions;
+  arguments.raise(versions);
   arguments.engine().push(
       task, [call = std::move(call)](Queue queue) { call->run(queue.stream()); }, site);
-  arguments.count_writes();
+  versions.pushed();
 }
 
 CudaModule::CudaModule(std::string source, std::vector<std::string> options)

@@ -156,6 +156,37 @@ TEST_CASE("A scaled step that gets no memory on a GPU is not made by halves", "[
   check_scarce_steps(gpu());
 }
 
+TEST_CASE("A scaled step that gets no memory leaves the trainer's own steps without a scale", "[gluon][amp]") {
+  Engine engine({.seed = 3});
+  const EngineScope here(engine);
+  Storage::of(engine).configure({.host = "direct"});
+  Pool& pool = Storage::of(engine).pool(cpu());
+  const Make make = optimizers()["SGD"];
+  int failures = 0;
+  bool stepped = false;
+  for (std::size_t more = 1; !stepped; more += 256) {
+    REQUIRE(more < 1 << 16);
+    const ScaledTraining plain(make), scarce(make);
+    GradScaler scaler;
+    scaler.scale(scarce.losses(0)).backward();
+    engine.wait_all();
+    pool.set_limit(pool.stats().active + more);
+    try {
+      scaler.step(*scarce.trainer, 4);
+      stepped = true;
+    } catch (const OutOfMemory&) {
+      ++failures;
+    }
+    pool.set_limit(0);
+    if (stepped)
+      break;
+    plain.plain(1);
+    scarce.plain(1);
+    CHECK((scarce.all() == plain.all()));
+  }
+  CHECK(failures > 1);
+}
+
 TEST_CASE("Which parameters a step counts is told the device once", "[gluon][amp]") {
   const ScaledTraining training(optimizers()["Adam"]);
   GradScaler scaler;

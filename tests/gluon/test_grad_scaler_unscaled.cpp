@@ -7,6 +7,7 @@
 #include <sluice/gluon/amp/grad_scaler.h>
 
 #include "tests/gluon/scaled_training.h"
+#include "tests/support/sinks.h"
 
 using namespace sluice;
 using namespace sluice::test;
@@ -122,6 +123,42 @@ TEST_CASE("A step as a graph divides its own gradients, whatever was unscaled be
   scaled.step();
   plain.plain(3);
   CHECK((scaled.training.all() == plain.all()));
+}
+
+TEST_CASE("A step in two halves by hand does not divide again what was unscaled", "[gluon][amp]") {
+  const Make make = optimizers()["Adam"];
+  for (const bool taken : {false, true}) {
+    CAPTURE(taken);
+    const ScaledTraining plain(make);
+    const Unscaling scaled(make, true);
+    RunningSink sink;
+    for (int i = 0; i < 4; ++i) {
+      plain.plain(i);
+      scaled.backward(i);
+      Trainer& trainer = *scaled.training.trainer;
+      trainer.prepare_step(4);
+      {
+        const CallSinkScope scope(taken ? &sink : nullptr);
+        if (i % 2 == 0)
+          scaled.unscale();
+        trainer.apply_step();
+      }
+      CHECK((scaled.training.all() == plain.all()));
+    }
+    CHECK(scaled.scaler->clean_steps().item<std::int64_t>() == 4);
+  }
+}
+
+TEST_CASE("A step in two halves refuses gradients that were added to after they were unscaled", "[gluon][amp]") {
+  const Unscaling scaled(optimizers()["SGD"], true);
+  set_grad_req(scaled.training, GradReq::add);
+  scaled.backward(0);
+  scaled.unscale();
+  scaled.backward(1);
+  scaled.training.trainer->prepare_step(4);
+  const auto before = scaled.training.all();
+  CHECK_THROWS_WITH(scaled.training.trainer->apply_step(), sluice::test::contains("added to the gradient of"));
+  CHECK((scaled.training.all() == before));
 }
 
 TEST_CASE("Gradients of float16 are not unscaled in place, where they would be 0", "[gluon][amp]") {

@@ -300,10 +300,38 @@ TEST_CASE("a step prepared before losses were scaled is refused, whatever was co
     if (steps_between)
       adam.update(entries, 1);
     CHECK_THROWS_WITH(adam.update_prepared(first), contains("before losses were scaled"));
+    const auto counted = [&] { return adam.states().at("0.weight.num_updates").item<std::int64_t>(); };
+    CHECK(counted() == 1);  // by the host, as what is prepared is, or by the device, which counts what ran
     adam.cancel(first);
     CHECK(adam.num_updates() == (steps_between ? 1 : 0));
+    CHECK(counted() == (steps_between ? 1 : 0));
     adam.prepare(first, 1);
     CHECK_NOTHROW(adam.update_prepared(first));
+    CHECK(counted() == (steps_between ? 2 : 1));
+  }
+}
+
+TEST_CASE("a step that ran before losses were scaled is counted by the device", "[gluon][trainer]") {
+  const ParameterDict dict = two_parameters(cpu());
+  const std::vector<ParameterDict::Entry> entries(dict.begin(), dict.end());
+  const auto first = std::span(entries).first(1);
+  for (const bool recorded : {false, true}) {
+    Adam adam;
+    Replay replay;
+    adam.prepare(first, 1);
+    {
+      const CallSinkScope taken(recorded ? &replay : nullptr);
+      adam.update_prepared(first);
+    }
+    if (recorded) {
+      adam.prepare(first, 1);
+      replay.again();
+    }
+    adam.scale_losses(ones({}));
+    adam.update(entries, 1);
+    const auto states = adam.states();
+    CHECK(states.at("0.weight.num_updates").item<std::int64_t>() == (recorded ? 3 : 2));
+    CHECK(states.at("1.weight.num_updates").item<std::int64_t>() == 1);
   }
 }
 

@@ -99,3 +99,27 @@ TEST_CASE("A sink sees every write of a training step, with every optimizer", "[
     check(network, "adam_update", [] { return std::make_unique<Adam>(); });
   }
 }
+
+TEST_CASE("A step that a sink takes does not write over one that was prepared", "[sink]") {
+  const auto trained = [](bool steps_between) {
+    gluon::nn::Dense net(2, {.in_units = 3});
+    net.initialize(gluon::init::One());
+    gluon::Trainer trainer(net.collect_params(), SGD());
+    NDArray loss;
+    {
+      const autograd::RecordScope record;
+      loss = sum(net(ones({4, 3})));
+    }
+    loss.backward();
+    trainer.prepare_step(4);
+    if (steps_between) {
+      RunningSink sink;
+      const CallSinkScope taken(&sink);
+      CHECK_THROWS_WITH(trainer.step(2), contains("of these 2 parameters") && contains("have the sink take"));
+    }
+    CHECK(trainer.optimizer().num_updates() == 1);
+    trainer.apply_step();
+    return net.collect_params()["weight"].data().to_vector<float>();
+  };
+  CHECK(trained(true) == trained(false));
+}

@@ -1,9 +1,11 @@
 // Tasks of a program's own on arrays, beside operators.
 #include <algorithm>
+#include <cstdint>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
+#include <sluice/ndarray/detail/array_object.h>
 #include <sluice/operator/api.h>
 
 #include "tests/support/catch.h"
@@ -103,6 +105,23 @@ TEST_CASE("backward finds out that a task wrote what it needs", "[operator][push
   y.backward({}, {.retain_graph = true});
   push_task({.name = "f"}, {.writes = {x}}, five);
   CHECK_THROWS_AS(y.backward(), AutogradError);
+}
+
+TEST_CASE("whom a task's body tells of it finds its writes counted", "[operator][push_task]") {
+  Engine engine({.cpu_policy = CpuMode::serial});  // whose bodies run before push() returns
+  const EngineScope here(engine);
+  const NDArray x = ones({3}), y = ones({3});
+  const auto versions = [&] {
+    return std::vector<std::uint64_t>{x.object()->buffer->version(), y.object()->buffer->version()};
+  };
+  const std::vector<std::uint64_t> before = versions();
+  std::vector<std::uint64_t> seen;
+  const TaskArrays arrays{.reads = {y}, .writes = {x, x[1]}};
+  push_task({.name = "f"}, arrays, [&](const ArrayCall&) { seen = versions(); });
+  CHECK(seen == std::vector<std::uint64_t>{before[0] + 2, before[1]});
+  const Var none;
+  CHECK_THROWS_AS(push_task({.name = "f", .access = {read(none)}}, arrays, [](const ArrayCall&) {}), ValueError);
+  CHECK(versions() == seen);
 }
 
 TEST_CASE("a task on arrays of a GPU is given a stream of that GPU", "[operator][push_task][gpu]") {

@@ -1,7 +1,9 @@
 // Kernels of users on a GPU, in order with other tasks. On the simulated GPU they are those of test_rtc_sim.cpp.
+#include <cstdint>
 #include <limits>
 #include <memory>
 
+#include <sluice/ndarray/detail/array_object.h>
 #include <sluice/operator/api.h>
 
 #include "tests/operator/rtc_sources.h"
@@ -199,8 +201,10 @@ TEST_CASE("A failed input's error reaches what a kernel was to write", "[rtc][gp
   const NDArray bad = take(good, array({std::int64_t{7}, std::int64_t{0}, std::int64_t{0}}, k_gpu));
   add_kernel().launch({good, bad, z, 3}, {.block = {32}});
   CHECK_THROWS_AS(z.to_vector<float>(), IndexError);
+  const std::uint64_t written = z.object()->buffer->version();
   engine.stop();
   CHECK_THROWS_AS(add_kernel().launch({good, good, z, 3}, {.block = {32}}), EngineStopped);
+  CHECK(z.object()->buffer->version() == written);  // what is refused writes nothing
 }
 
 TEST_CASE("Sources are compiled where the GPU is: errors, shared memory, atomics, half types", "[rtc][gpu][hardware]") {

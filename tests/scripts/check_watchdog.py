@@ -47,7 +47,9 @@ def main():
     expect(began[3], "a case that crashes", -signal.SIGSEGV, "test cases: 1 passed, 1 failed, 1 skipped")
     expect(began[4], "a slow case on a machine that stops", 0, "test cases: 1 passed, 0 failed, 0 skipped")
     expect(start("[children]", limits=PATIENT), "cases whose children compute", 0, "test cases: 2 passed, 0 failed, 0 skipped")
-    print("watchdog: 6 runs")
+    expect(start("[good]~[good]"), "a filter that nothing matches", 1, "no test case is what was asked for",
+           "test cases: 0 passed, 0 failed, 0 skipped")
+    print("watchdog: 7 runs")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 // The main of every test executable: any failure exits with 1 (Catch2 returns the number of failures, and 77 of them
-// would read as "skipped"), 77 when all ran test cases were skipped. The last line gives the honest count, also where
-// the program ends by a signal or the watchdog.
+// would read as "skipped"), as does a filter that matches no test case, 77 when all ran test cases were skipped. The
+// last line gives the honest count, also where the program ends by a signal or the watchdog.
 #if !__has_include(<catch2/catch_all.hpp>)
 #define CATCH_CONFIG_RUNNER
 #endif
@@ -23,6 +23,7 @@ std::mutex failures_mutex;
 std::vector<std::string> failures;  // a line each, printed at the end too: of a long log one may only see that
 std::atomic<int> passed{0}, failed{0}, skipped{0};
 std::atomic<bool> is_printed{false};
+bool is_asked_in_vain = false;  // for cases, of which none is here
 
 #if __has_include(<catch2/catch_all.hpp>)
 using ListenerBase = Catch::EventListenerBase;
@@ -76,6 +77,7 @@ struct Counter : ListenerBase {
     return static_cast<AssertionAnswer>(false);
   }
   void testRunEnded(const Catch::TestRunStats&) override {
+    is_asked_in_vain = m_config->hasTestFilters() && running_case.empty();
     if (is_fatal_)
       sluice::test::print_counts(false);
   }
@@ -109,8 +111,10 @@ void print_counts(bool one_more_failed) {
 
 int main(int argc, char** argv) {
   const int catch_result = Catch::Session().run(argc, argv);
+  if (is_asked_in_vain)
+    std::printf("\nno test case is what was asked for\n");
   sluice::test::print_counts(false);
-  if (failed > 0 || catch_result != 0)
+  if (failed > 0 || catch_result != 0 || is_asked_in_vain)
     return 1;
   return passed == 0 && skipped > 0 ? 77 : 0;
 }
