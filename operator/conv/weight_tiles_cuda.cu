@@ -151,10 +151,10 @@ __device__ void write_sums(const WeightTiles& p, const Sums& sums) {
 }
 
 __global__ void __launch_bounds__(k_threads) weight_tiles_kernel(WeightTiles p) {
+  start_early();
   auto* const room = reinterpret_cast<float*>(shared_room<k_room>());
   for (int i = static_cast<int>(threadIdx.x); i < k_stages * k_value_pitch; i += static_cast<int>(blockDim.x))
     room[i / k_value_pitch * p.stage + p.stage - k_value_pitch + i % k_value_pitch] = 0;
-  start_early();
   const std::int64_t all = p.strips;
   const auto begin = static_cast<int>(all * blockIdx.x / gridDim.x);
   const auto end = static_cast<int>(all * (blockIdx.x + 1) / gridDim.x);
