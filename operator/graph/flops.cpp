@@ -99,6 +99,8 @@ constexpr std::array k_by_result = {
     PerElement{"instance_norm_backward", 14},
     PerElement{"l2_normalization", 3},
     PerElement{"l2_normalization_backward", 7},
+    PerElement{"add_layer_norm_backward", 15},
+    PerElement{"add_rms_norm_backward", 13},
     PerElement{"layer_norm", 7},
     PerElement{"layer_norm_backward", 14},
     PerElement{"rms_norm", 4},
