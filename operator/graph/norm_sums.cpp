@@ -1,4 +1,4 @@
-// On a GPU the gradient of layer norm takes along the other gradient that a residual stream adds to it.
+// On a GPU layer norm takes along the sum of a residual stream in front of it, and its gradient that of two gradients.
 #include <algorithm>
 #include <optional>
 
@@ -28,6 +28,8 @@ class NormSums {
       const Operator* const op = graph_.nodes[at].op;
       if (op == &sluice::detail::layer_norm_backward_op || op == &sluice::detail::rms_norm_backward_op)
         changed = add_behind(at) || changed;
+      else if (op == &sluice::detail::layer_norm_op || op == &sluice::detail::rms_norm_op)
+        changed = add_in_front(at) || changed;
     }
     edits_.finish();
     return changed;
@@ -37,6 +39,78 @@ class NormSums {
   bool is_alike(ValueId a, ValueId b) const {
     const ArraySpec &x = edits_.spec(a), &y = edits_.spec(b);
     return x.shape == y.shape && x.dtype == y.dtype;
+  }
+
+  bool is_sum(const Node& node) const {
+    return node.op == &sluice::detail::binary_operator(Binary::add) && node.inputs.size() == 2 && node.results[0].made;
+  }
+  bool is_whole(ValueId value) const {
+    return graph_.values[value].source != Source::shape && lies_whole(graph_, edits_.order.maker, value);
+  }
+
+  // The call runs where the sum was: others may read that before the norm was made.
+  bool add_in_front(std::size_t at) {
+    const Node& norm = graph_.nodes[at];
+    const ValueId x = norm.inputs[0];
+    const auto sum = edits_.order.maker[x];
+    if (!edits_.spec(x).device.is_gpu() || !sum || edits_.is_gone(*sum) || !is_sum(graph_.nodes[*sum]) ||
+        !sluice::detail::adds_in_norm(edits_.spec(x), norm.attributes) || failures_.of(*sum) != failures_.of(at) ||
+        !may_run_at(norm, *sum, at))
+      return false;
+    const Node& of = graph_.nodes[*sum];
+    for (const ValueId addend : of.inputs) {
+      if (!is_alike(addend, x) || !is_whole(addend))
+        return false;
+    }
+    const bool turned = !widened_by(of.inputs[1], *sum) && widened_by(of.inputs[0], *sum);
+    const ValueId a = of.inputs[turned ? 1 : 0];
+    ValueId b = of.inputs[turned ? 0 : 1];
+    const auto cast = widened_by(b, *sum);
+    if (cast)
+      b = graph_.nodes[*cast].inputs[0];
+    if (is_fused_with(a, *sum) || is_fused_with(b, cast.value_or(*sum)))
+      return false;
+    if (cast)
+      edits_.drop(*cast);
+    Node made = norm;
+    const bool is_centred = norm.op == &sluice::detail::layer_norm_op;
+    made.op = is_centred ? &sluice::detail::add_layer_norm_op : &sluice::detail::add_rms_norm_op;
+    made.inputs[0] = a;
+    made.inputs.insert(made.inputs.begin() + 1, b);
+    made.results.push_back(of.results[0]);
+    edits_.drop(at);
+    graph_.nodes[*sum] = std::move(made);
+    return true;
+  }
+
+  // What is computed elementwise for its reader alone is one kernel with that: it is written nowhere.
+  bool is_fused_with(ValueId value, std::size_t reader) const {
+    const auto& maker = edits_.order.maker[value];
+    return maker && graph_.nodes[*maker].op->elementwise && edits_.only_reader(value) == reader;
+  }
+
+  // Is all that a norm reads there and as it will be, in front of its place, and are its results new arrays?
+  bool may_run_at(const Node& norm, std::size_t place, std::size_t at) const {
+    for (const ValueId input : norm.inputs) {
+      const auto& maker = edits_.order.maker[input];
+      if ((input != norm.inputs[0] && maker && *maker >= place) || edits_.is_written(input, place + 1, at))
+        return false;
+    }
+    return std::all_of(norm.results.begin(), norm.results.end(), [](const Result& result) { return result.made; });
+  }
+
+  // The node that widens an addend for the sum alone, of what is still the same there.
+  std::optional<std::size_t> widened_by(ValueId addend, std::size_t sum) const {
+    const auto& maker = edits_.order.maker[addend];
+    if (!maker || edits_.is_gone(*maker) || edits_.only_reader(addend) != sum ||
+        !makes_copy(graph_, graph_.nodes[*maker]))
+      return std::nullopt;
+    const auto& inputs = graph_.nodes[sum].inputs;
+    const ValueId half = graph_.nodes[*maker].inputs[0];
+    if (inputs[0] == inputs[1] || !sluice::detail::is_half(edits_.spec(half).dtype) || !is_whole(half) ||
+        edits_.is_written(half, *maker, sum))
+      return std::nullopt;
+    return *maker;
   }
 
   bool add_behind(std::size_t at) {
@@ -68,14 +142,13 @@ class NormSums {
   // What the node at `sum` adds to dx, if it is there where the gradient runs, and is then what it is behind it.
   std::optional<ValueId> added_to(ValueId dx, std::size_t norm, std::size_t sum) const {
     const Node& node = graph_.nodes[sum];
-    if (node.op != &sluice::detail::binary_operator(Binary::add) || node.inputs.size() != 2 || !node.results[0].made)
+    if (!is_sum(node))
       return std::nullopt;
     const ValueId other = node.inputs[node.inputs[0] == dx ? 1 : 0];
     const auto& maker = edits_.order.maker[other];
     const bool is_there = (!maker || *maker < norm) && !edits_.is_written(other, norm, sum);
     // The gradients of gamma and beta must not be lost with what is added.
-    if (other == dx || !is_there || !is_alike(other, dx) || graph_.values[other].source == Source::shape ||
-        !lies_whole(graph_, edits_.order.maker, other) || failures_.of(norm) != failures_.of(sum))
+    if (other == dx || !is_there || !is_alike(other, dx) || !is_whole(other) || failures_.of(norm) != failures_.of(sum))
       return std::nullopt;
     return other;
   }

@@ -53,9 +53,9 @@ SLUICE_API Graph with_norm_residuals(const Graph& graph);
 /// On a GPU, layer norm (rms_norm too) of float32 whose result is read by a cast to a half type alone writes that type;
 /// its gradient reads the half type of a head that a cast widens for it alone. To the last bit.
 SLUICE_API Graph with_norm_casts(const Graph& graph);
-/// On a GPU, the gradient of layer norm (of rms_norm too) takes along another gradient that its own is added to, where
-/// that is there already, and a cast of the sum to a half type: float32, in rows that its kernel keeps in registers. To
-/// the last bit.
+/// On a GPU, layer norm (rms_norm too) takes along the sum that it reads, which is written where others read it too,
+/// and a cast of what is added from a half type; its gradient another one that its own is added to, where that is there
+/// already, and a cast of the sum to a half type: float32, in rows that its kernels keep in registers. To the last bit.
 SLUICE_API Graph with_norm_sums(const Graph& graph);
 /// Elementwise nodes of one shape that pass values on, or read the same, run as one node, `fused`, where there is a
 /// kernel for that: what lies between them is neither written nor read.

@@ -2,7 +2,7 @@
 #include <vector>
 
 #include <sluice/operator/norm/add_norm.h>
-#include <sluice/operator/norm/layer_norm_cuda.cuh>
+#include <sluice/operator/norm/layer_norm_sum_cuda.cuh>
 #include <sluice/operator/workspace.h>
 
 namespace sluice::detail {
@@ -44,6 +44,26 @@ void launch_addition(const KernelCall& call, const Addition<T>& of, std::int64_t
 }
 
 }  // namespace
+
+void add_norm_gpu(const KernelCall& call) {
+  const TensorView &a = call.inputs[0], &b = call.inputs[1], &sum = call.outputs.back();
+  std::vector<TensorView> inputs(call.inputs.begin() + 1, call.inputs.end());
+  inputs[0] = sum;
+  KernelCall call_of_norm = call;
+  call_of_norm.inputs = inputs;
+  call_of_norm.outputs = call.outputs.first(call.outputs.size() - 1);
+  const NormForward norm(call_of_norm);
+  if (norm.dtype == DType::float32) {
+    const NormAddends of{a.as<const float>(), b.data, b.dtype, sum.as<float>()};
+    if (norm.rows.centred ? centred_sums_gpu(norm, of, call.queue) : uncentred_sums_gpu(norm, of, call.queue))
+      return;
+  }
+  by_floating(sum.dtype, [&]<class T>() {
+    const Addition<T> of{a.as<const T>(), b.data, b.dtype, sum.as<T>(), nullptr, b.dtype};
+    launch_addition(call, of, sum.size);
+  });
+  row_norm_gpu(call_of_norm);
+}
 
 void add_norm_backward_gpu(const KernelCall& call) {
   const TensorView &other = call.inputs.back(), &sum = call.outputs[0];

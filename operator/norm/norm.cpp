@@ -305,6 +305,8 @@ OperatorList norm_operators() noexcept {
       &layer_norm_backward_op,
       &rms_norm_op,
       &rms_norm_backward_op,
+      &add_layer_norm_op,
+      &add_rms_norm_op,
       &add_layer_norm_backward_op,
       &add_rms_norm_backward_op,
       &group_norm_op,

@@ -73,6 +73,8 @@ void check_steps(Device device) {
   CHECK((as_graph.weights() == by_hand.weights()));
   const graph::Graph& made = step.plan()->graph();
   const std::int64_t sums = device.is_gpu() ? 2 * k_layers : 0;
+  CHECK(count(made, "add_layer_norm") == sums);
+  CHECK(count(made, "layer_norm") == 2 * k_layers + 1 - sums);
   CHECK(count(made, "add_layer_norm_backward") == sums);
   const std::int64_t rounded = std::count_if(made.nodes.begin(), made.nodes.end(), [](const graph::Node& node) {
     return node.op->name == std::string("add_layer_norm_backward") && node.results.size() == 4;

@@ -53,12 +53,22 @@ inline PlainCase norm_sum_gradient(const std::string& op) {
   return {op, std::move(inputs), f, 0.5, 2};
 }
 
+/// Of a sum: two arrays, gamma and for layer norm beta.
+inline PlainCase norm_of_sum(const std::string& op) {
+  std::vector<std::pair<Shape, std::optional<DType>>> inputs = alike(2, {3, 8});
+  for (int i = 0; i < (op == "add_layer_norm" ? 2 : 1); ++i)
+    inputs.push_back({{8}, std::nullopt});
+  return by_name(op, std::move(inputs), "axis=1");
+}
+
 inline void add_norm_gradients(std::vector<PlainCase>& cases) {
   cases.push_back(norm_gradient("layer_norm_backward", {3, 4}, {4}, {3, 3}, "axis=1"));
   cases.push_back(norm_gradient("rms_norm_backward", {3, 4}, {4}, {3}, "axis=1"));
   cases.push_back(norm_gradient("group_norm_backward", {2, 4, 3}, {4}, {4, 4}, "num_groups=2"));
   cases.push_back(norm_gradient("instance_norm_backward", {2, 3, 4}, {3}, {6, 6}, ""));
   cases.push_back(norm_gradient("l2_normalization_backward", {3, 4}, {}, {3}, ""));
+  for (const char* const op : {"add_layer_norm", "add_rms_norm"})
+    cases.push_back(norm_of_sum(op));
   for (const char* const op : {"add_layer_norm_backward", "add_rms_norm_backward"})
     cases.push_back(norm_sum_gradient(op));
   const auto relu = [](const Arrays& in, DType dtype) {

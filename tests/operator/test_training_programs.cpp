@@ -147,7 +147,7 @@ class Run {
   }
 
   void layer_norm() {
-    Norm norm{pick(), {}, {}};
+    Norm norm{draw(2) == 0 ? pick() : stream(), {}, {}};
     norm.made = call("layer_norm", {norm.x, p_.gamma, p_.beta}, "axis=1");
     layers_.push_back(norm);
     const NDArray half = norm.made[0].astype(bfloat16);
@@ -155,6 +155,18 @@ class Run {
     if (draw(3) == 0)
       aside_.push_back(half);
     known_.push_back(half.astype(float32));
+  }
+
+  NDArray stream() {
+    const NDArray other = pick(), half = (pick() * 0.5).astype(bfloat16);
+    write({half});
+    aside_.push_back(half);
+    const NDArray wide = draw(3) == 0 ? pick() : half.astype(float32);
+    write({other, half, wide});
+    const NDArray sum = draw(2) == 0 ? wide + other : other + wide;
+    write({sum, half});
+    known_.push_back(sum);
+    return sum;
   }
 
   void layer_norm_backward() {
@@ -248,6 +260,7 @@ TEST_CASE("Random programs of norms, losses and writes in place are the same in 
         "batch_norm_add_relu_backward",
         "softmax_cross_entropy_both",
         "layer_norm to halves",
+        "add_layer_norm",
         "add_layer_norm_backward to halves"}) {
     CAPTURE(made);
     CHECK(counts[made] > 20);
