@@ -44,7 +44,8 @@ constexpr std::string_view k_widest =
 // given, or is made by passes.
 constexpr std::string_view k_neutral =
     "abs adadelta_update adafactor_update adagrad_update adam_update adamax_update adamw_update adaptive_avg_pool2d "
-    "adaptive_max_pool2d add_along_axis add_runs all any arange arctan argmax argmin argsort astype attention_fused "
+    "adaptive_max_pool2d add_along_axis add_layer_norm add_rms_norm add_runs all any arange arctan argmax argmin "
+    "argsort astype attention_fused "
     "avg_pool1d avg_pool2d avg_pool3d batch_norm batch_norm_fold batch_norm_predict batch_norm_relu bincount "
     "bitwise_and bitwise_not bitwise_or bitwise_xor box_nms broadcast_like broadcast_to cbrt ceil celu channels_last "
     "clip col2im cond convolution_fused convolution_relu_pool copy cos count_nonzero ctc_alignment cummax cummin "

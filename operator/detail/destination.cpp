@@ -3,6 +3,7 @@
 #include <sluice/ndarray/detail/located.h>
 #include <sluice/operator/detail/destination.h>
 #include <sluice/operator/graph/detail/kept_results.h>
+#include <sluice/operator/norm/add_norm.h>
 #include <sluice/operator/norm/norm.h>
 #include <sluice/operator/softmax/kernels.h>
 
@@ -135,6 +136,12 @@ bool writes_over(const Operator& op, std::size_t input, std::size_t result) noex
   const bool adds = &op == &batch_norm_add_relu_backward_op;
   if (result == 0 && input < 2 && (adds || &op == &batch_norm_backward_op || &op == &batch_norm_relu_backward_op))
     return true;
+  // Sums of two arrays, that in front of a norm behind its other results.
+  if (&op == &add_layer_norm_op || &op == &add_rms_norm_op)
+    return input < 2 && result + 1 == static_cast<std::size_t>(op.outputs);
+  // Of the sum of two gradients the second one is read where the sum is written.
+  if (&op == &add_layer_norm_backward_op || &op == &add_rms_norm_backward_op)
+    return result == 0 && input + 1 == static_cast<std::size_t>(op.inputs);
   if (adds)
     return (input == 0 || input >= 5) && (result == 0 || result == k_let_through);
   return op.elementwise || (&op == &k_softmax_cross_entropy_both && input == 0 && result == k_gradient);

@@ -114,6 +114,7 @@ Graph optimised(const Graph& graph, Rounding rounding, TakenReductions taken) {
         with_norm_relus,
         with_norm_residuals,
         with_norm_casts,
+        with_norm_sums,
         with_biases_apart,
         with_fused_pointwise})
     run(pass);

@@ -4,11 +4,11 @@
 #include <optional>
 #include <string_view>
 
+#include <sluice/operator/graph/detail/copies.h>
 #include <sluice/operator/graph/detail/node_edits.h>
 #include <sluice/operator/graph/detail/shapes_apart.h>
 #include <sluice/operator/graph/passes.h>
 #include <sluice/operator/norm/layer_norm_kernels.h>
-#include <sluice/operator/view/attributes.h>
 
 namespace sluice::graph {
 
@@ -37,13 +37,7 @@ class NormCasts {
  private:
   const ArraySpec& spec(ValueId value) const { return edits_.spec(value); }
 
-  // Does the node make a new array of another type, of the one that it reads, on the same device?
-  bool is_cast(const Node& node) const {
-    if (node.op != &sluice::detail::k_copy && node.op != &sluice::detail::k_cast)
-      return false;
-    return node.inputs.size() == 1 && node.results.size() == 1 && node.results[0].made &&
-           spec(node.results[0].value).device == spec(node.inputs[0]).device;
-  }
+  bool is_cast(const Node& node) const { return makes_copy(graph_, node); }
   bool is_on_gpu(const Node& node) const { return spec(node.inputs[0]).device.is_gpu(); }
 
   bool round_result(std::size_t at) {

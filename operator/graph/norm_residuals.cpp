@@ -2,9 +2,9 @@
 // and the sum of two heads.
 #include <algorithm>
 #include <optional>
-#include <string_view>
 
 #include <sluice/operator/elementwise/in_place.h>
+#include <sluice/operator/graph/detail/copies.h>
 #include <sluice/operator/graph/detail/failures.h>
 #include <sluice/operator/graph/detail/node_edits.h>
 #include <sluice/operator/graph/detail/shapes_apart.h>
@@ -74,19 +74,7 @@ class NormResiduals {
     return norm;
   }
 
-  // Other calls take as it lies what is spread out or turned; this one would copy it first.
-  bool lies_whole(ValueId value) const {
-    for (auto maker = maker_[value]; maker; maker = maker_[value]) {
-      const Node& node = graph_.nodes[*maker];
-      if (!node.is_view())
-        return true;
-      const std::string_view view = node.op->name;
-      if (view != "reshape" && view != "expand_dims" && view != "squeeze")
-        return false;
-      value = node.inputs[0];
-    }
-    return true;
-  }
+  bool lies_whole(ValueId value) const { return graph::lies_whole(graph_, maker_, value); }
 
   // Is all that the two read as it was where they are to run, and unread what batch norm's gradient writes?
   bool may_move(const Found& found) const {

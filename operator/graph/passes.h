@@ -53,6 +53,10 @@ SLUICE_API Graph with_norm_residuals(const Graph& graph);
 /// On a GPU, layer norm (rms_norm too) of float32 whose result is read by a cast to a half type alone writes that type;
 /// its gradient reads the half type of a head that a cast widens for it alone. To the last bit.
 SLUICE_API Graph with_norm_casts(const Graph& graph);
+/// On a GPU, layer norm (rms_norm too) takes along the sum that it reads, which is written where others read it too,
+/// and a cast of what is added from a half type; its gradient another one that its own is added to, where that is there
+/// already, and a cast of the sum to a half type: float32, in rows that its kernels keep in registers. To the last bit.
+SLUICE_API Graph with_norm_sums(const Graph& graph);
 /// Elementwise nodes of one shape that pass values on, or read the same, run as one node, `fused`, where there is a
 /// kernel for that: what lies between them is neither written nor read.
 SLUICE_API Graph with_fused_pointwise(const Graph& graph);
@@ -76,8 +80,8 @@ struct RecomputationOptions {
 /// loops and branches, what a plan runs once or keeps. Runs are the same to the last bit.
 SLUICE_API Graph with_recomputation(const Graph& graph, const RecomputationOptions& options);
 /// In this order: identities, repetitions, dead code, direct writes, combined calls, epilogues, pooled convolutions,
-/// norm relus, norm residuals, norm casts, biases apart, pointwise fusion, reductions. Fusion comes last, so that it
-/// takes no node from those that have a kernel for it. The graph is verified after each.
+/// norm relus, norm residuals, norm casts, norm sums, biases apart, pointwise fusion, reductions. Fusion comes last, so
+/// that it takes no node from those that have a kernel for it. The graph is verified after each.
 SLUICE_API Graph optimised(
     const Graph& graph, Rounding rounding = Rounding::as_by_hand, TakenReductions taken = TakenReductions::profitable);
 

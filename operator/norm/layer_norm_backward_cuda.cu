@@ -11,6 +11,10 @@ namespace sluice::detail {
 
 namespace {
 
+constexpr int k_most_kept = 4;  // vectors of a row that a thread has
+static_assert(k_norm_vector == k_neighbours<float>);
+static_assert(k_most_in_norm_backward == k_most_kept * k_norm_vector * k_group_block);
+
 // Sums of a block: of gamma's gradients n numbers, then of beta's as many.
 template <class C>
 struct ParameterSums {
@@ -109,9 +113,19 @@ class RowsAhead {
   int lane_, vectors_;
 };
 
-template <int V, int P, int W, class T>
-__global__ void __launch_bounds__(k_group_block, blocks_beside(P* V)) norm_backward_ahead(
-    NormBackwardRow<T, NormParametersAre::vectors> of, Rows rows, ParameterSums<Compute<T>> partial) {
+template <int V, class T, class C>
+__device__ void add_parameters(const NormValues<T, V>& values, const NormRowAt<C>& at, C (&gamma)[V], C (&beta)[V]) {
+#pragma unroll
+  for (int j = 0; j < V; ++j) {
+    const C dy = static_cast<C>(values.dy.at[j]);
+    gamma[j] += dy * ((static_cast<C>(values.x.at[j]) - at.mean) * at.inv_std);
+    beta[j] += dy;
+  }
+}
+
+template <int V, int P, int W, class T, class Row>
+__global__ void __launch_bounds__(k_group_block, blocks_beside(P* V))
+    norm_backward_ahead(Row of, Rows rows, ParameterSums<Compute<T>> partial) {
   using C = Compute<T>;
   const Group group(W);
   const int n = static_cast<int>(rows.n), vectors = n / V;
@@ -131,6 +145,12 @@ __global__ void __launch_bounds__(k_group_block, blocks_beside(P* V)) norm_backw
       next = of.at(row);
     }
     end_fetches();
+    typename Row::template Beside<V> beside[P];
+#pragma unroll
+    for (int p = 0; p < P; ++p) {
+      if (const int i = group.lane + p * W; P < k_most_kept && i < vectors)
+        beside[p] = of.template beside<V>(offset, i);
+    }
     await_fetches<1>();
     NormSums<C> sums{};
 #pragma unroll
@@ -140,18 +160,17 @@ __global__ void __launch_bounds__(k_group_block, blocks_beside(P* V)) norm_backw
         continue;
       const NormValues<T, V> values = ahead.values(stage, p);
       of.add(sums, values, at, i);
-#pragma unroll
-      for (int j = 0; j < V; ++j) {
-        const C dy = static_cast<C>(values.dy.at[j]);
-        gamma[p][j] += dy * ((static_cast<C>(values.x.at[j]) - at.mean) * at.inv_std);
-        beta[p][j] += dy;
-      }
+      add_parameters(values, at, gamma[p], beta[p]);
     }
     const NormSums<C> means = of.means(join_group(sums, W, [](const auto& a, const auto& b) { return joined(a, b); }));
 #pragma unroll
     for (int p = 0; p < P; ++p) {
-      if (const int i = group.lane + p * W; i < vectors)
-        of.store(ahead.values(stage, p), at, means, offset, 1, i);
+      const int i = group.lane + p * W;
+      if (i >= vectors)
+        continue;
+      if (P == k_most_kept)  // there are no registers for it before
+        beside[p] = of.template beside<V>(offset, i);
+      of.give(ahead.values(stage, p), beside[p], at, means, offset, i);
     }
   }
   C* const to = partial.of_block(n);
@@ -199,66 +218,83 @@ std::int64_t blocks_for_sums(const Rows& rows, int beside) {
   return std::clamp<std::int64_t>(rows.count / (groups * k_rows), 1, k_multiprocessors * beside);
 }
 
+// What launches of one kind share.
+template <class C>
+struct AheadLaunch {
+  Rows rows;
+  ParameterSums<C> partial;
+  std::int64_t blocks;
+  const Queue& queue;
+};
+
 // False, and nothing done, where a GPU's blocks have less shared memory (those of capability 7.5: 64 KiB).
-template <int V, int P, int W, class T>
-bool launch_ahead(
-    const NormBackward& norm,
-    const Rows& rows,
-    const ParameterSums<Compute<T>>& partial,
-    std::int64_t blocks,
-    const Queue& queue) {
+template <int V, int P, int W, class T, class Row>
+bool launch_ahead(const Row& of, const AheadLaunch<Compute<T>>& how) {
   constexpr int k_bytes = RowsAhead<V, P, W, T>::k_bytes;
   constexpr int k_joined = W == k_warp ? 2 * P * V * k_warp * static_cast<int>(sizeof(Compute<T>)) : 1024;
-  if (!has_shared(queue.device().index, k_bytes + k_joined))
+  const int gpu = how.queue.device().index;
+  if (!has_shared(gpu, k_bytes + k_joined))
     return false;
-  allow_shared<norm_backward_ahead<V, P, W, T>, k_bytes>(queue.device().index);
-  norm_backward_ahead<V, P, W, T><<<static_cast<unsigned>(blocks), k_group_block, k_bytes, stream_of(queue)>>>(
-      NormBackwardRow<T, NormParametersAre::vectors>(norm), rows, partial);
+  allow_shared<norm_backward_ahead<V, P, W, T, Row>, k_bytes>(gpu);
+  norm_backward_ahead<V, P, W, T>
+      <<<static_cast<unsigned>(how.blocks), k_group_block, k_bytes, stream_of(how.queue)>>>(of, how.rows, how.partial);
   check_launch("layer_norm_backward");
   return true;
 }
 
+template <int V, class T, class Row>
+bool launch_kept(const Row& of, int kept, const AheadLaunch<Compute<T>>& how) {
+  const auto run = [&]<int W>() {
+    if (kept == 1)
+      return launch_ahead<V, 1, W, T>(of, how);
+    if (kept == 2)
+      return launch_ahead<V, 2, W, T>(of, how);
+    return launch_ahead<V, k_most_kept, W, T>(of, how);
+  };
+  return how.rows.width == k_warp ? run.template operator()<k_warp>() : run.template operator()<k_group_block>();
+}
+
 template <class T>
-bool launch(const NormBackward& norm, const Queue& queue) {
+bool launch(const NormBackward& norm, const NormSum& sum, const Queue& queue) {
   using C = Compute<T>;
-  constexpr int V = k_neighbours<T>, k_most_kept = 4;
-  const NormBackwardRow<T> of(norm);
+  constexpr int V = k_neighbours<T>;
+  const NormBackwardRow<T> any(norm);
+  const NormBackwardSumRow<T> summed(norm, sum);
   Rows rows(norm.rows.at);
   rows.width = rows.n <= k_most_kept * V * k_warp ? k_warp : k_group_block;
-  if (!of.in_vectors(norm.rows.at) || !of.by.vectors || rows.n > k_most_kept * V * k_group_block)
+  if (!any.in_vectors(norm.rows.at) || !any.by.vectors || rows.n > k_most_kept * V * k_group_block ||
+      !summed.in_vectors())
     return false;
   const std::int64_t needed = (rows.n / V + rows.width - 1) / rows.width;
   const int kept = needed <= 2 ? static_cast<int>(needed) : k_most_kept;
   const bool beta = norm.beta_grad.data != nullptr;
   const std::int64_t blocks = blocks_for_sums(rows, blocks_beside(kept * V)), stride = (beta ? 2 : 1) * rows.n;
   const Workspace workspace(queue, sizeof(C) * static_cast<std::size_t>(blocks * stride));
-  const ParameterSums<C> partial{workspace.as<C>(), beta};
-  const auto run = [&]<int W>() {
-    if (kept == 1)
-      return launch_ahead<V, 1, W, T>(norm, rows, partial, blocks, queue);
-    if (kept == 2)
-      return launch_ahead<V, 2, W, T>(norm, rows, partial, blocks, queue);
-    return launch_ahead<V, k_most_kept, W, T>(norm, rows, partial, blocks, queue);
-  };
-  if (!(rows.width == k_warp ? run.template operator()<k_warp>() : run.template operator()<k_group_block>()))
+  const AheadLaunch<C> how{rows, {workspace.as<C>(), beta}, blocks, queue};
+  bool launched = false;
+  if (sum.other == nullptr)
+    launched = launch_kept<V, T>(NormBackwardRow<T, NormParametersAre::vectors>(norm), kept, how);
+  else if constexpr (std::is_same_v<T, float>)
+    launched = launch_kept<V, T>(summed, kept, how);
+  if (!launched)
     return false;
-  const cudaStream_t stream = stream_of(queue);
   const dim3 grid(static_cast<unsigned>((rows.n + k_warp - 1) / k_warp), beta ? 2 : 1);
-  join_blocks<<<grid, k_group_block, 0, stream>>>(partial.at, blocks, stride, rows.n, norm.gamma_grad, norm.beta_grad);
+  join_blocks<<<grid, k_group_block, 0, stream_of(queue)>>>(
+      how.partial.at, blocks, stride, rows.n, norm.gamma_grad, norm.beta_grad);
   check_launch("layer_norm_backward");
   return true;
 }
 
 }  // namespace
 
-bool norm_backward_in_registers_gpu(const NormBackward& norm, const Queue& queue) {
+bool norm_backward_in_registers_gpu(const NormBackward& norm, const Queue& queue, const NormSum& sum) {
   const NormRows& rows = norm.rows;
   if (rows.count() == 0 || rows.at.n == 0 || rows.groups != 1 || rows.span != 1 || norm.gamma_grad.data == nullptr)
     return false;
   bool launched = false;
   by_floating(norm.dtype, [&]<class T>() {
     if constexpr (!std::is_same_v<T, double>)
-      launched = launch<T>(norm, queue);
+      launched = launch<T>(norm, sum, queue);
   });
   return launched;
 }

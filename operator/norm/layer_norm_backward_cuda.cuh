@@ -72,6 +72,24 @@ struct NormBackwardRow {
       fetch_piece(to_dy, static_cast<const T*>(dy) + place, k_piece_bytes);
     fetch_piece(to_x, x + place, k_piece_bytes);
   }
+  /// What give() is told of other arrays at the places of a vector: nothing.
+  template <int V>
+  struct Beside {};
+  template <int V>
+  __device__ Beside<V> beside(std::int64_t, std::int64_t) const {
+    return {};
+  }
+  /// Writes vector i of a row of neighbours.
+  template <int V>
+  __device__ void give(
+      const NormValues<T, V>& values,
+      const Beside<V>&,
+      const NormRowAt<C>& row,
+      const NormSums<C>& means,
+      std::int64_t offset,
+      std::int64_t i) const {
+    store(values, row, means, offset, 1, i);
+  }
   /// To be called once on what load() loaded, behind further loads.
   template <int V>
   __device__ void widen(NormValues<T, V>& values) const {
@@ -89,18 +107,13 @@ struct NormBackwardRow {
       sums.by_x += scaled * ((static_cast<C>(values.x.at[j]) - row.mean) * row.inv_std);
     }
   }
-  /// What store() needs of sums over a row: their means.
+  /// What gradient() needs of sums over a row: their means.
   __device__ NormSums<C> means(const NormSums<C>& sums) const {
     return {mean == nullptr ? C{0} : sums.plain / divisor, sums.by_x / divisor};
   }
   template <int V>
-  __device__ void store(
-      const NormValues<T, V>& values,
-      const NormRowAt<C>& row,
-      const NormSums<C>& means,
-      std::int64_t offset,
-      std::int64_t step,
-      std::int64_t i) const {
+  __device__ Neighbours<T, V> gradient(
+      const NormValues<T, V>& values, const NormRowAt<C>& row, const NormSums<C>& means, std::int64_t i) const {
     C gamma[V];
     load_gamma(gamma, i);
     Neighbours<T, V> made;
@@ -110,6 +123,17 @@ struct NormBackwardRow {
       const C scaled = static_cast<C>(values.dy.at[j]) * gamma[j];
       made.at[j] = static_cast<T>((scaled - means.plain - normal * means.by_x) * row.inv_std);
     }
+    return made;
+  }
+  template <int V>
+  __device__ void store(
+      const NormValues<T, V>& values,
+      const NormRowAt<C>& row,
+      const NormSums<C>& means,
+      std::int64_t offset,
+      std::int64_t step,
+      std::int64_t i) const {
+    const Neighbours<T, V> made = gradient(values, row, means, i);
     if constexpr (V == 1) {
       dx[offset + i * step] = made.at[0];
     } else {
@@ -126,6 +150,63 @@ struct NormBackwardRow {
 #pragma unroll
     for (int j = 0; j < V; ++j)
       to[j] = C{1};
+  }
+};
+
+/// a + b, a rounded before.
+__device__ inline float sum_of(float a, float b) {
+#ifdef __CUDA_ARCH__
+  return __fadd_rn(a, b);
+#else
+  return a + b;
+#endif
+}
+
+/// The same, which adds another gradient to dx and rounds the sum too, each as a call of its own would.
+template <class T>
+struct NormBackwardSumRow : NormBackwardRow<T, NormParametersAre::vectors> {
+  using Row = NormBackwardRow<T, NormParametersAre::vectors>;
+  using C = typename Row::C;
+  const T* other;
+  std::uint16_t* rounded;
+  bool is_bfloat;
+
+  NormBackwardSumRow(const NormBackward& norm, const NormSum& sum)
+      : Row(norm),
+        other(static_cast<const T*>(sum.other)),
+        rounded(static_cast<std::uint16_t*>(sum.rounded)),
+        is_bfloat(sum.half == DType::bfloat16) {}
+
+  /// Beside what Row takes in vectors.
+  bool in_vectors() const noexcept {
+    return starts_neighbours<T, k_neighbours<T>>(other) && starts_neighbours<Half, k_neighbours<T>>(rounded);
+  }
+  template <int V>
+  using Beside = Neighbours<T, V>;
+  template <int V>
+  __device__ Beside<V> beside(std::int64_t offset, std::int64_t i) const {
+    return reinterpret_cast<const Neighbours<T, V>*>(other + offset)[i];
+  }
+  template <int V>
+  __device__ void give(
+      const NormValues<T, V>& values,
+      const Beside<V>& beside,
+      const NormRowAt<C>& row,
+      const NormSums<C>& means,
+      std::int64_t offset,
+      std::int64_t i) const {
+    Neighbours<T, V> made = this->gradient(values, row, means, i);
+#pragma unroll
+    for (int j = 0; j < V; ++j)
+      made.at[j] = sum_of(made.at[j], beside.at[j]);
+    reinterpret_cast<Neighbours<T, V>*>(this->dx + offset)[i] = made;
+    if (rounded == nullptr)
+      return;
+    Neighbours<std::uint16_t, V> bits;
+#pragma unroll
+    for (int j = 0; j < V; ++j)  // both, for the compiler would write the loop over rows down for each
+      bits.at[j] = is_bfloat ? BFloat16(made.at[j]).bits : Half(made.at[j]).bits;
+    reinterpret_cast<Neighbours<std::uint16_t, V>*>(rounded + offset)[i] = bits;
   }
 };
 

@@ -108,6 +108,20 @@ struct NormBackward {
   const void *mean = nullptr, *inv_std;
 };
 
+// Of rows of float32 that a GPU keeps in registers: how many elements are moved at once, and there are at
+// most.
+inline constexpr std::int64_t k_norm_vector = 4, k_most_in_norm = 8192, k_most_in_norm_backward = 4096;
+
+struct NormAddends;  // layer_norm_sum_cuda.cuh
+
+/// What a gradient of float32 takes along: another one that is added to dx, and where the sum goes rounded to a half
+/// type as well. Null where there is none.
+struct NormSum {
+  const void* other = nullptr;
+  void* rounded = nullptr;
+  DType half = DType::bfloat16;
+};
+
 // Kernels of all these operators.
 void row_norm_cpu(const KernelCall& call);
 void row_norm_backward_cpu(const KernelCall& call);
@@ -119,7 +133,11 @@ void group_norm_backward_gpu(const KernelCall& call);
 void centred_rows_gpu(const NormForward& norm, const Queue& queue);
 void long_row_moments_gpu(const NormForward& norm, const Queue& queue);  // of rows of neighbours, many blocks a row
 void uncentred_rows_gpu(const NormForward& norm, const Queue& queue);
-bool norm_backward_in_registers_gpu(const NormBackward& norm, const Queue& queue);
+/// False, and nothing done, for what it does not take; with a sum, dx is that.
+bool norm_backward_in_registers_gpu(const NormBackward& norm, const Queue& queue, const NormSum& sum = {});
+/// False, and nothing done, for what they do not take; x of `norm` is the sum.
+bool centred_sums_gpu(const NormForward& norm, const NormAddends& of, const Queue& queue);
+bool uncentred_sums_gpu(const NormForward& norm, const NormAddends& of, const Queue& queue);
 void norm_parameters_backward_gpu(const NormBackward& norm, const Queue& queue);
 
 // Inference of all these operators, and their gradients.

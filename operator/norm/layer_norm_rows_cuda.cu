@@ -1,5 +1,5 @@
 // Rows with a mean: layer norm, group norm.
-#include <sluice/operator/norm/layer_norm_cuda.cuh>
+#include <sluice/operator/norm/layer_norm_sum_cuda.cuh>
 
 namespace sluice::detail {
 
@@ -92,6 +92,10 @@ struct Centred : NormRow<T> {
 
 void centred_rows_gpu(const NormForward& norm, const Queue& queue) {
   launch_norm_rows<CentredInRegisters, Centred>("layer_norm", norm, queue);
+}
+
+bool centred_sums_gpu(const NormForward& norm, const NormAddends& of, const Queue& queue) {
+  return launch_norm_sums<CentredInRegisters>("add_layer_norm", norm, of, queue);
 }
 
 }  // namespace sluice::detail

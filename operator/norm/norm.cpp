@@ -10,6 +10,7 @@
 #include <sluice/operator/gpu_kernel.h>
 #include <sluice/operator/half_types.h>
 #include <sluice/operator/invoke.h>
+#include <sluice/operator/norm/add_norm.h>
 #include <sluice/operator/norm/kernels.h>
 #include <sluice/operator/norm/layer_norm_kernels.h>
 #include <sluice/operator/norm/norm.h>
@@ -304,6 +305,10 @@ OperatorList norm_operators() noexcept {
       &layer_norm_backward_op,
       &rms_norm_op,
       &rms_norm_backward_op,
+      &add_layer_norm_op,
+      &add_rms_norm_op,
+      &add_layer_norm_backward_op,
+      &add_rms_norm_backward_op,
       &group_norm_op,
       &group_norm_backward_op,
       &instance_norm_op,

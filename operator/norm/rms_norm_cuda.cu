@@ -1,5 +1,5 @@
 // Rows without a mean: RMS norm, L2 normalisation.
-#include <sluice/operator/norm/layer_norm_cuda.cuh>
+#include <sluice/operator/norm/layer_norm_sum_cuda.cuh>
 
 namespace sluice::detail {
 
@@ -33,6 +33,10 @@ using UncentredOfAny = Uncentred<T>;
 
 void uncentred_rows_gpu(const NormForward& norm, const Queue& queue) {
   launch_norm_rows<Uncentred, UncentredOfAny>("rms_norm", norm, queue);
+}
+
+bool uncentred_sums_gpu(const NormForward& norm, const NormAddends& of, const Queue& queue) {
+  return launch_norm_sums<Uncentred>("add_rms_norm", norm, of, queue);
 }
 
 }  // namespace sluice::detail

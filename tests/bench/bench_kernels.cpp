@@ -23,6 +23,8 @@ class Kernels {
     rows();
     channels();
     residuals();
+    if (dtype_ == float32)
+      streams();
     windows();
     numbers();
     steps();
@@ -218,6 +220,36 @@ class Kernels {
       rate(of("residual-backward-apart"), x, 11, [&] {
         const NDArray sum = a + b, passed = call("relu_backward", {sum, sum, y})[0];
         return call("batch_norm_backward", {passed, x, one, zero, one})[0];
+      });
+    }
+  }
+
+  // A residual stream in float32 whose branches are bfloat16: layer norm with the sum in front of it and the gradient
+  // with that behind it, in one call and call by call.
+  void streams() {
+    for (const std::int64_t width : {768, 1024, 4096}) {
+      const std::int64_t rows = small_ ? 8 : (device_.is_gpu() ? 32768 : 4096) * 768 / width;
+      const NDArray x = drawn({rows, width}), other = drawn({rows, width}),
+                    half = drawn({rows, width}).astype(bfloat16);
+      const ArrayOptions there{.device = device_};
+      const NDArray one = ones({width}, there), zero = zeros({width}, there);
+      const NDArray mean = zeros({rows}, there), inv_std = ones({rows}, there);
+      const auto call = [](const char* name, const Arrays& inputs, const char* how) {
+        const Operator& op = *find_operator(name);
+        return invoke(op, inputs, parse_attributes(op, how), {});
+      };
+      const char* const rounded = "axis=1, result=bfloat16";
+      const auto of = [&](const char* what) { return message(what, "-", width); };
+      rate(of("stream-norm"), x, 3, [&] { return call("add_layer_norm", {x, half, one, zero}, rounded)[0]; });
+      rate(of("stream-norm-apart"), x, 6, [&] {
+        return call("layer_norm", {x + half.astype(float32), one, zero}, rounded)[0];
+      });
+      rate(of("stream-backward"), x, 4, [&] {
+        return call("add_layer_norm_backward", {half, x, one, mean, inv_std, other}, rounded)[0];
+      });
+      rate(of("stream-backward-apart"), x, 7, [&] {
+        const NDArray sum = call("layer_norm_backward", {half, x, one, mean, inv_std}, "axis=1")[0] + other;
+        return sum.astype(bfloat16);
       });
     }
   }

@@ -35,12 +35,42 @@ inline PlainCase norm_gradient(
   return {op, std::move(inputs), f, 0.5, 2};
 }
 
+/// The gradient of a norm of rows and another one of x, with what forward saved in front as norm_gradient() has it.
+inline PlainCase norm_sum_gradient(const std::string& op) {
+  const bool centred = op == "add_layer_norm_backward";
+  std::vector<std::pair<Shape, std::optional<DType>>> inputs = alike(3, {3, 8});
+  inputs.push_back({{8}, std::nullopt});
+  for (int i = 0; i < (centred ? 2 : 1); ++i)
+    inputs.push_back({{3}, std::nullopt});
+  const auto f = [op](const Arrays& in, DType dtype) {
+    Arrays given{in[0], in[1], in[3]};
+    for (std::size_t i = 4; i < in.size(); ++i)
+      given.push_back(in[i].astype(dtype == float64 ? float64 : float32));
+    given.push_back(in[2]);
+    const Operator& found = *find_operator(op);
+    return invoke(found, given, parse_attributes(found, "axis=1"), SourceLocation::current());
+  };
+  return {op, std::move(inputs), f, 0.5, 2};
+}
+
+/// Of a sum: two arrays, gamma and for layer norm beta.
+inline PlainCase norm_of_sum(const std::string& op) {
+  std::vector<std::pair<Shape, std::optional<DType>>> inputs = alike(2, {3, 8});
+  for (int i = 0; i < (op == "add_layer_norm" ? 2 : 1); ++i)
+    inputs.push_back({{8}, std::nullopt});
+  return by_name(op, std::move(inputs), "axis=1");
+}
+
 inline void add_norm_gradients(std::vector<PlainCase>& cases) {
   cases.push_back(norm_gradient("layer_norm_backward", {3, 4}, {4}, {3, 3}, "axis=1"));
   cases.push_back(norm_gradient("rms_norm_backward", {3, 4}, {4}, {3}, "axis=1"));
   cases.push_back(norm_gradient("group_norm_backward", {2, 4, 3}, {4}, {4, 4}, "num_groups=2"));
   cases.push_back(norm_gradient("instance_norm_backward", {2, 3, 4}, {3}, {6, 6}, ""));
   cases.push_back(norm_gradient("l2_normalization_backward", {3, 4}, {}, {3}, ""));
+  for (const char* const op : {"add_layer_norm", "add_rms_norm"})
+    cases.push_back(norm_of_sum(op));
+  for (const char* const op : {"add_layer_norm_backward", "add_rms_norm_backward"})
+    cases.push_back(norm_sum_gradient(op));
   const auto relu = [](const Arrays& in, DType dtype) {
     const DType wide = dtype == float64 ? float64 : float32;
     const Operator& found = *find_operator("batch_norm_relu_backward");

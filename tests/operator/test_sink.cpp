@@ -87,6 +87,11 @@ void call_what_plans_call(const NDArray& a) {
   call("batch_norm_relu", {image, three, three, three.copy(), three.copy(), image}, how);
   call("batch_norm_relu_backward", {image, image, three, three, three, three}, how);
   call("batch_norm_add_relu_backward", {image, image, three, three, three, image, image}, how);
+  const NDArray of_rows = ones({3});
+  call("add_layer_norm", {a, a, ones({4}), ones({4})}, "axis=1");
+  call("add_rms_norm", {a, a, ones({4})}, "axis=1");
+  call("add_layer_norm_backward", {a, a, ones({4}), of_rows, of_rows, a}, "axis=1");
+  call("add_rms_norm_backward", {a, a, ones({4}), of_rows, a}, "axis=1");
   call("batch_norm_fold", {ones({3}), ones({3}), ones({3}), ones({3})}, "eps=0.001, fix_gamma=false");
 }
 

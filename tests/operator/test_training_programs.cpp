@@ -147,7 +147,7 @@ class Run {
   }
 
   void layer_norm() {
-    Norm norm{pick(), {}, {}};
+    Norm norm{draw(2) == 0 ? pick() : stream(), {}, {}};
     norm.made = call("layer_norm", {norm.x, p_.gamma, p_.beta}, "axis=1");
     layers_.push_back(norm);
     const NDArray half = norm.made[0].astype(bfloat16);
@@ -157,6 +157,18 @@ class Run {
     known_.push_back(half.astype(float32));
   }
 
+  NDArray stream() {
+    const NDArray other = pick(), half = (pick() * 0.5).astype(bfloat16);
+    write({half});
+    aside_.push_back(half);
+    const NDArray wide = draw(3) == 0 ? pick() : half.astype(float32);
+    write({other, half, wide});
+    const NDArray sum = draw(2) == 0 ? wide + other : other + wide;
+    write({sum, half});
+    known_.push_back(sum);
+    return sum;
+  }
+
   void layer_norm_backward() {
     const Norm norm = layers_[draw(layers_.size())];
     const NDArray half = (pick() * 0.5).astype(bfloat16);
@@ -164,8 +176,17 @@ class Run {
     write({half});
     aside_.push_back(half);
     const Arrays grads = call("layer_norm_backward", {head, norm.x, p_.gamma, norm.made[1], norm.made[2]}, "axis=1");
-    known_.push_back(grads[0]);
+    known_.push_back(draw(2) == 0 ? grads[0] : added_to(grads[0]));
     aside_.push_back(grads[1]);
+  }
+
+  NDArray added_to(const NDArray& dx) {
+    const NDArray other = pick();
+    write({other, dx});
+    const NDArray sum = draw(2) == 0 ? dx + other : other + dx;
+    write({sum, other});
+    aside_.push_back(sum.astype(bfloat16));
+    return sum;
   }
 
   void loss() {
@@ -213,7 +234,8 @@ void check_program(unsigned seed, Device device, Counts& counts) {
       CHECK((bytes([&] { return plan.run(inputs); }) == wanted));
     for (const graph::Node& node : plan.graph().nodes) {
       ++counts[node.op->name];
-      counts["layer_norm to halves"] += contains("result=bfloat16").match(to_string(node.attributes)) ? 1 : 0;
+      if (contains("result=bfloat16").match(to_string(node.attributes)))
+        ++counts[std::string(node.op->name) + " to halves"];
     }
   }
 }
@@ -237,7 +259,9 @@ TEST_CASE("Random programs of norms, losses and writes in place are the same in 
         "batch_norm_relu_backward",
         "batch_norm_add_relu_backward",
         "softmax_cross_entropy_both",
-        "layer_norm to halves"}) {
+        "layer_norm to halves",
+        "add_layer_norm",
+        "add_layer_norm_backward to halves"}) {
     CAPTURE(made);
     CHECK(counts[made] > 20);
   }
