@@ -31,6 +31,11 @@ Dense projection(std::int64_t units, const MultiHeadAttentionOptions& o) {
       units, {.use_bias = o.use_bias, .flatten = false, .dtype = o.dtype, .weight_initializer = o.weight_initializer});
 }
 
+// Behind x, where with rotary options positions would be, which have fewer axes.
+bool is_mask(const NDArray& x) {
+  return x.defined() && sluice::detail::unseen_shape(x).ndim() == 4;
+}
+
 }  // namespace
 
 MultiHeadAttention::MultiHeadAttention(std::int64_t units, std::int64_t num_heads, MultiHeadAttentionOptions options)
@@ -59,10 +64,12 @@ MultiHeadAttention::MultiHeadAttention(std::int64_t units, std::int64_t num_head
 
 Arrays MultiHeadAttention::forward_all(std::span<const NDArray> inputs) const {
   const std::size_t given = inputs.size();
-  require((given >= 1 && given <= 4) || (turns_ && given == 5), [&] {
+  const bool is_masked = given == 2 && !turns_ && is_mask(inputs[1]);
+  require(given == 1 || given == 3 || given == 4 || is_masked || (turns_ && (given == 2 || given == 5)), [&] {
     return message(
         "MultiHeadAttention: takes x, or query, key, value",
-        turns_ ? " and maybe a mask, and positions behind either, not " : ", and maybe a mask behind either, not ",
+        turns_ ? " and maybe a mask, and positions behind either, not "
+               : ", and maybe a mask behind either, of four axes behind x, not ",
         given,
         " arrays");
   });
@@ -74,7 +81,7 @@ Arrays MultiHeadAttention::forward_all(std::span<const NDArray> inputs) const {
   }
   const SourceLocation site = call_site();
   const bool placed = turns_ && (given == 2 || given == 5);
-  const NDArray mask = given == 4 || given == 5 ? inputs[3] : given == 2 && !turns_ ? inputs[1] : NDArray();
+  const NDArray mask = given == 4 || given == 5 ? inputs[3] : is_masked ? inputs[1] : NDArray();
   if (const NDArray qkv = is_self ? projected(inputs[0], site) : NDArray(); qkv.defined())
     return {out_(attended_at_once(qkv, mask, placed ? inputs[1] : NDArray(), site))};
   NDArray q = split_heads(query_(inputs[0]), num_heads_, site);

@@ -29,8 +29,8 @@ struct KeyValueCache {
 };
 
 /// Attention of several heads (PyTorch nn.MultiheadAttention with batch_first): query (N, L, C), key and value (N, S,
-/// ..) give (N, L, units). One input is query, key and value; a second one behind it, or a fourth one, is the mask of
-/// scaled_dot_product_attention(), which broadcasts to (N, num_heads, L, S): (N, 1, 1, S), 0 where a key is padding.
+/// ..) give (N, L, units). One input is query, key and value; a second one of four axes, or a fourth one, is the mask
+/// of scaled_dot_product_attention(), which broadcasts to (N, num_heads, L, S): (N, 1, 1, S), 0 where a key is padding.
 /// With options.rotary two arrays are x and its positions, and a fifth one says where queries stand, as behind a cache;
 /// keys stand at 0 to S - 1. Children: the Dense layers "query", "key", "value" and "out"; "rotary".
 ///

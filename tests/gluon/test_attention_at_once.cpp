@@ -20,13 +20,16 @@ struct Kind {
   nn::MultiHeadAttentionOptions options = {};
   bool masked = false;
   std::int64_t heads = 4;
+  // Whether graphs of float32 take products of scores by the same strides as calls by hand: elsewhere reshapes of heads
+  // that are views by hand are copies there, whose products are added up in another order.
+  bool exact = false;
 };
 
 std::vector<Kind> kinds() {
   return {
-      {"plain", {}},
+      {"plain", {}, false, 4, true},
       {"causal, shared heads", {.causal = true, .kv_heads = 2}},
-      {"one head of keys, no bias", {.use_bias = false, .kv_heads = 1}},
+      {"one head of keys, no bias", {.use_bias = false, .kv_heads = 1}, false, 4, true},
       {"masked", {.kv_heads = 2}, true},
       {"rotary", {.causal = true, .kv_heads = 2, .rotary = nn::RotaryOptions{}}},
       {"one head", {}, false, 1}};
@@ -113,10 +116,17 @@ void check_graphs(Device device, DType dtype, bool cast) {
     };
     const Arrays by_hand = run(3), larger = run(6);
     layer.hybridize();
-    CHECK(are_same(run(3), by_hand));
-    CHECK(are_same(run(6), larger));
+    const auto check = [&](const Arrays& got, const Arrays& want) {
+      CHECK(values(got[0].to(cpu())) == values(want[0].to(cpu())));
+      if (kind.exact || dtype != float32 || cast)
+        CHECK(are_same(got, want));
+      else
+        CHECK(difference_of(got, want, {1e-5, 1e-5}) == "");
+    };
+    check(run(3), by_hand);
+    check(run(6), larger);
     CHECK(layer.hybrid_traces() == 1);
-    CHECK(are_same(run(3), by_hand));
+    check(run(3), by_hand);
   }
 }
 
@@ -149,6 +159,9 @@ TEST_CASE("Projections at once are on a GPU in graphs what they are by hand", "[
   check_graphs(gpu(), float32, true);
   for (const Kind& kind : kinds()) {
     CAPTURE(kind.name);
+    const nn::MultiHeadAttention half = made(kind, bfloat16, gpu());
+    const NDArray few = input_of(bfloat16, gpu());
+    CHECK(difference_of(trained(half, kind, few), trained(half, kind, few, true), {0.03, 0.24}) == "");
     const nn::MultiHeadAttention layer = made(kind, float32, gpu()), host = made(kind);
     CHECK(
         difference_of(
