@@ -266,6 +266,12 @@ class SLUICE_API Block {
   Child<B> child(const std::string& name, std::shared_ptr<B> block) {
     return Child<B>(add_child(name, std::move(block)));
   }
+  /// For a block that computes at once what it would have several children compute: the child, which counts as called,
+  /// where it is of that very type and nobody looks at its calls, by hooks or for a summary(); otherwise null.
+  template <std::derived_from<Block> B>
+  static const B* unwatched(const Child<B>& child) {
+    return static_cast<const B*>(unwatched(child, typeid(B)));
+  }
   /// Runs child number `index`.
   NDArray call_child(std::size_t index, const NDArray& x) const;
   /// The line on which the user called this block, for operators that forward() calls: tasks and errors then name it
@@ -292,6 +298,7 @@ class SLUICE_API Block {
   template <class List, class Hook>
   HookHandle add_hook(List list, Hook hook);
   bool is_hooked_inside() const;
+  static const Block* unwatched(const detail::ChildHandle& child, const std::type_info& type);
   Arrays run(detail::ChildSlot* slot, std::span<const NDArray> inputs, SourceLocation site, bool one = false) const;
   NDArray run_for_one(detail::ChildSlot* slot, std::span<const NDArray> inputs, SourceLocation site) const;
   std::shared_ptr<detail::ChildSlot> add_child(const std::string& name, std::shared_ptr<Block> block);

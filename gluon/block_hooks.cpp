@@ -3,6 +3,7 @@
 #include <string>
 
 #include <sluice/gluon/detail/block_members.h>
+#include <sluice/gluon/detail/layer_watch.h>
 #include <sluice/ndarray/autograd.h>
 #include <sluice/operator/observer.h>
 
@@ -150,6 +151,19 @@ bool Block::is_hooked_inside() const {
     const auto& hooks = child->block->members().hooks;
     return (hooks != nullptr && hooks->lists()->size() != 0) || child->block->is_hooked_inside();
   });
+}
+
+// What is traced calls no hooks.
+const Block* Block::unwatched(const detail::ChildHandle& child, const std::type_info& type) {
+  const Block& block = child.block();
+  const std::shared_ptr<detail::BlockHooks>& hooks = block.members().hooks;
+  const bool is_traced = sluice::detail::calls_are_taken();
+  const bool is_watched =
+      is_traced ? detail::LayerWatch::current() != nullptr : hooks != nullptr && hooks->lists()->size() != 0;
+  if (is_watched || typeid(block) != type)
+    return nullptr;
+  block.members().note_call();
+  return &block;
 }
 
 // A graph has no calls of layers: while somebody wants to see those inside, they are made one by one.

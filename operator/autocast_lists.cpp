@@ -18,7 +18,8 @@ namespace {
 
 constexpr std::string_view k_low =
     "matmul dot batch_dot inner tensordot einsum dense dense_relu convolution convolution_relu convolution1d "
-    "convolution3d deconvolution deconvolution1d deconvolution3d scaled_dot_product_attention prelu rnn rnn_lengths";
+    "convolution3d deconvolution deconvolution1d deconvolution3d scaled_dot_product_attention packed_attention "
+    "prelu rnn rnn_lengths";
 
 // Of half types too narrow in range (exponentials, powers, sums) or in digits (norms, losses); decompositions have no
 // kernels for them.

@@ -1,10 +1,13 @@
 #include <cstddef>
+#include <vector>
 
 #include <sluice/engine/error.h>
 #include <sluice/gluon/nn/attention.h>
+#include <sluice/ndarray/autograd.h>
 #include <sluice/ndarray/create.h>
 #include <sluice/ndarray/detail/shape_watch.h>
 #include <sluice/operator/attention/attention.h>
+#include <sluice/operator/concat/concat.h>
 #include <sluice/operator/elementwise/elementwise.h>
 
 namespace sluice::gluon::nn {
@@ -26,6 +29,11 @@ std::int64_t checked_heads(std::int64_t units, std::int64_t heads, const MultiHe
 Dense projection(std::int64_t units, const MultiHeadAttentionOptions& o) {
   return Dense(
       units, {.use_bias = o.use_bias, .flatten = false, .dtype = o.dtype, .weight_initializer = o.weight_initializer});
+}
+
+// Behind x, where with rotary options positions would be, which have fewer axes.
+bool is_mask(const NDArray& x) {
+  return x.defined() && sluice::detail::unseen_shape(x).ndim() == 4;
 }
 
 }  // namespace
@@ -56,10 +64,12 @@ MultiHeadAttention::MultiHeadAttention(std::int64_t units, std::int64_t num_head
 
 Arrays MultiHeadAttention::forward_all(std::span<const NDArray> inputs) const {
   const std::size_t given = inputs.size();
-  require(given == 1 || given == 3 || given == 4 || (turns_ && (given == 2 || given == 5)), [&] {
+  const bool is_masked = given == 2 && !turns_ && is_mask(inputs[1]);
+  require(given == 1 || given == 3 || given == 4 || is_masked || (turns_ && (given == 2 || given == 5)), [&] {
     return message(
-        "MultiHeadAttention: takes x, or query, key, value and maybe a mask, ",
-        turns_ ? "and positions behind either, not " : "not ",
+        "MultiHeadAttention: takes x, or query, key, value",
+        turns_ ? " and maybe a mask, and positions behind either, not "
+               : ", and maybe a mask behind either, of four axes behind x, not ",
         given,
         " arrays");
   });
@@ -70,18 +80,49 @@ Arrays MultiHeadAttention::forward_all(std::span<const NDArray> inputs) const {
     });
   }
   const SourceLocation site = call_site();
+  const bool placed = turns_ && (given == 2 || given == 5);
+  const NDArray mask = given == 4 || given == 5 ? inputs[3] : is_masked ? inputs[1] : NDArray();
+  if (const NDArray qkv = is_self ? projected(inputs[0], site) : NDArray(); qkv.defined())
+    return {out_(attended_at_once(qkv, mask, placed ? inputs[1] : NDArray(), site))};
   NDArray q = split_heads(query_(inputs[0]), num_heads_, site);
   NDArray k = split_heads(key_(inputs[is_self ? 0 : 1]), kv_heads_, site);
   if (turns_) {
-    const bool placed = given == 2 || given == 5;
     q = placed ? rotary_(q, inputs.back()) : rotary_(q);
     k = given == 2 ? rotary_(k, inputs.back()) : rotary_(k);
   }
   const NDArray v = split_heads(value_(inputs[is_self ? 0 : 2]), kv_heads_, site);
-  AttentionOptions how{.causal = causal_, .dropout = dropout_};
-  if (given > 3)
-    how.mask = inputs[3];
+  const AttentionOptions how{.mask = mask, .causal = causal_, .dropout = dropout_};
   return {out_(join_heads(scaled_dot_product_attention(q, k, v, how, site), site))};
+}
+
+// In training, where each step has other weights. Otherwise these may be put side by side more often than they change,
+// and for a few rows that takes longer than their product. What decides is no extent of x, which traces of all batches
+// share, and the same by hand and in a graph.
+NDArray MultiHeadAttention::projected(const NDArray& x, SourceLocation site) const {
+  if (!autograd::is_training())
+    return {};
+  const std::array<const Dense*, 3> layers{unwatched(query_), unwatched(key_), unwatched(value_)};
+  const std::array<std::int64_t, 3> units{num_heads_ * width_, kv_heads_ * width_, kv_heads_ * width_};
+  for (std::size_t i = 0; i < layers.size(); ++i) {
+    if (layers[i] == nullptr || layers[i]->units_ != units[i])
+      return {};
+  }
+  return Dense::side_by_side(layers, x, site);
+}
+
+NDArray MultiHeadAttention::attended_at_once(
+    const NDArray& qkv, const NDArray& mask, const NDArray& positions, SourceLocation site) const {
+  const AttentionOptions how{.mask = mask, .causal = causal_, .dropout = dropout_};
+  if (!turns_)
+    return packed_attention(qkv, num_heads_, kv_heads_, how, site);
+  const std::int64_t of_keys = num_heads_ * width_, of_values = of_keys + kv_heads_ * width_;
+  const std::vector<NDArray> parts = split(qkv, {of_keys, of_values}, 2, site);
+  const auto turned = [&](const NDArray& x, std::int64_t heads) {
+    const NDArray apart = split_heads(x, heads, site);
+    return positions.defined() ? rotary_(apart, positions) : rotary_(apart);
+  };
+  const NDArray q = turned(parts[0], num_heads_), k = turned(parts[1], kv_heads_);
+  return join_heads(scaled_dot_product_attention(q, k, split_heads(parts[2], kv_heads_, site), how, site), site);
 }
 
 KeyValueCache MultiHeadAttention::make_cache(std::int64_t batch, std::int64_t length, Device device) const {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -28,16 +29,21 @@ struct KeyValueCache {
 };
 
 /// Attention of several heads (PyTorch nn.MultiheadAttention with batch_first): query (N, L, C), key and value (N, S,
-/// ..) give (N, L, units). One input is query, key and value; a fourth one is the mask of
-/// scaled_dot_product_attention(), which broadcasts to (N, num_heads, L, S): (N, 1, 1, S), 0 where a key is padding.
+/// ..) give (N, L, units). One input is query, key and value; a second one of four axes, or a fourth one, is the mask
+/// of scaled_dot_product_attention(), which broadcasts to (N, num_heads, L, S): (N, 1, 1, S), 0 where a key is padding.
 /// With options.rotary two arrays are x and its positions, and a fifth one says where queries stand, as behind a cache;
 /// keys stand at 0 to S - 1. Children: the Dense layers "query", "key", "value" and "out"; "rotary".
+///
+/// In training one input is multiplied by the three weights at once, as PyTorch's in_proj_weight, and so are gradients,
+/// while "query", "key" and "value" are plain: not replaced by other blocks, no hooks on them.
 class SLUICE_API MultiHeadAttention : public Block {
  public:
   /// Throws ValueError where units do not divide into num_heads, or these into kv_heads, and for a dropout outside [0,
   /// 1].
   MultiHeadAttention(std::int64_t units, std::int64_t num_heads, MultiHeadAttentionOptions options = {});
 
+  /// Whether queries and keys are turned by their positions.
+  bool is_rotary() const noexcept { return turns_; }
   /// Zeros for `batch` sequences of `length` positions at most.
   KeyValueCache make_cache(std::int64_t batch, std::int64_t length, Device device = cpu()) const;
   /// The next positions of sequences, x (N, L, channels): what a call of all positions with a causal mask gives for
@@ -56,6 +62,10 @@ class SLUICE_API MultiHeadAttention : public Block {
   Arrays forward_all(std::span<const NDArray> inputs) const override;
 
  private:
+  NDArray projected(const NDArray& x, SourceLocation site) const;
+  NDArray attended_at_once(
+      const NDArray& qkv, const NDArray& mask, const NDArray& positions, SourceLocation site) const;
+
   std::int64_t num_heads_, kv_heads_, width_;
   double dropout_;
   bool causal_;

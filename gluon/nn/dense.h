@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 
 #include <sluice/gluon/block.h>
@@ -30,6 +31,16 @@ class SLUICE_API Dense : public Block {
   NDArray forward(const NDArray& x) const override;
 
  private:
+  friend class MultiHeadAttention;
+
+  /// What layers give for one input, (..., in) to (..., all units), as one product of their weights; undefined where it
+  /// takes more than that: for null, an activation, flatten, biases that some have, weights of several types.
+  static NDArray side_by_side(std::span<const Dense* const> layers, const NDArray& x, SourceLocation site);
+  bool goes_beside(const Dense& first) const;
+  /// Completes and checks it.
+  const NDArray& weight_for(const NDArray& x) const;
+  void complete(const NDArray& x) const;
+
   std::int64_t units_;
   bool flatten_;
   bool fused_relu_;

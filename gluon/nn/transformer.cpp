@@ -1,5 +1,6 @@
 #include <cmath>
 #include <optional>
+#include <typeinfo>
 #include <utility>
 #include <vector>
 
@@ -83,6 +84,14 @@ void require_sequences(const NDArray& x, const char* what) {
   require<ShapeError>(x.ndim() == 3, [&] { return message(what, ": takes (N, length, units), not ", x.shape()); });
 }
 
+// To itself; what was put in the attention's place is told that query, key and value are.
+NDArray attended_behind(const Child<MultiHeadAttention>& attention, const NDArray& x, const NDArray& mask) {
+  const auto* const own = dynamic_cast<const MultiHeadAttention*>(&*Child<>(attention));
+  const bool takes_two = own != nullptr && typeid(*own) == typeid(MultiHeadAttention) && !own->is_rotary() &&
+                         sluice::detail::unseen_shape(mask).ndim() == 4;
+  return takes_two ? attention({x, mask})[0] : attention({x, x, x, mask})[0];
+}
+
 }  // namespace
 
 PositionwiseFFN::PositionwiseFFN(std::int64_t units, std::int64_t hidden, const TransformerOptions& options)
@@ -113,7 +122,7 @@ Arrays TransformerEncoderLayer::forward_all(std::span<const NDArray> inputs) con
     require_inputs(inputs, 1);
   const OriginScope here(call_site());
   const NDArray attended = with_sum(inputs[0], pre_norm_, norm_1_, [&](const NDArray& x) {
-    return dropout_(is_masked ? attention_({x, x, x, inputs[1]})[0] : attention_(x));
+    return dropout_(is_masked ? attended_behind(attention_, x, inputs[1]) : attention_(x));
   });
   return {with_sum(attended, pre_norm_, norm_2_, [&](const NDArray& x) { return dropout_(ffn_(x)); })};
 }

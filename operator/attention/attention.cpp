@@ -4,6 +4,8 @@
 #include <sluice/ndarray/create.h>
 #include <sluice/ndarray/detail/array_object.h>
 #include <sluice/ndarray/detail/located.h>
+#include <sluice/ndarray/detail/shape_watch.h>
+#include <sluice/operator/attention/attend.h>
 #include <sluice/operator/attention/attention.h>
 #include <sluice/operator/attention/composed.h>
 #include <sluice/operator/attention/fused.h>
@@ -19,44 +21,18 @@ namespace sluice {
 
 namespace {
 
-struct AttentionAttributes {
-  bool causal = false;
-  std::optional<double> scale = {};
-  double dropout = 0;
+using detail::AttentionAttributes;
 
-  template <class V>
-  void visit(V&& v) {
-    v.field("causal", causal);
-    v.field("scale", scale);
-    v.field("dropout", dropout);
-  }
-};
-
-void check_dropout(double rate) {
-  require<ValueError>(rate >= 0 && rate <= 1, [&] {
-    return message(detail::k_attention.name, ": dropout must be between 0 and 1, not ", rate);
-  });
+void check_dropout(const Operator& op, double rate) {
+  require<ValueError>(
+      rate >= 0 && rate <= 1, [&] { return message(op.name, ": dropout must be between 0 and 1, not ", rate); });
 }
 
 Specs infer_attention(const Operator& op, std::span<const ArraySpec> inputs, const Attributes& attributes) {
   require<ValueError>(inputs.size() == 3 || inputs.size() == 4, [&] {
     return message(op.name, ": takes q, k, v and maybe a mask, was given ", inputs.size(), " inputs");
   });
-  detail::check_attention_operands(op, inputs);
-  const auto& how = attributes.as<AttentionAttributes>();
-  check_dropout(how.dropout);
-  require<ValueError>(!how.scale || std::isfinite(*how.scale), [&] {
-    return message(op.name, ": scale must be finite, not ", *how.scale);
-  });
-  const Shape &q = inputs[0].shape, &k = inputs[1].shape;
-  const Shape scores{q[0], q[1], q[2], k[2]};
-  if (inputs.size() > 3) {
-    const Shape& mask = inputs[3].shape;
-    require<ShapeError>(mask.ndim() <= 4 && broadcast_shape(scores, mask, op.name) == scores, [&] {
-      return message(op.name, ": a mask of shape ", mask, " does not broadcast to scores of shape ", scores);
-    });
-  }
-  return {{{q[0], q[1], q[2], inputs[2].shape[3]}, inputs[0].dtype, inputs[0].device}};
+  return {detail::check_attention(op, inputs, attributes.as<AttentionAttributes>())};
 }
 
 // What a mask is as something that is added to the scores.
@@ -70,29 +46,66 @@ Shape added_shape(const Shape& mask) {
   return shape;
 }
 
-// Whether it is one kernel: of half types, on a GPU whose library has it, where nothing is drawn and the mask has no
-// gradient.
-bool is_fused([[maybe_unused]] std::span<const NDArray> inputs, [[maybe_unused]] const AttentionAttributes& how) {
+Arrays attended(std::span<const NDArray> inputs, const Attributes& attributes, SourceLocation site) {
+  infer_attention(detail::k_attention, detail::specs_of(inputs), attributes);
+  return {detail::attend(inputs, attributes.as<AttentionAttributes>(), site)};
+}
+
+}  // namespace
+
+double detail::AttentionAttributes::scale_of(std::int64_t width) const {
+  return scale.value_or(1 / std::sqrt(static_cast<double>(width)));
+}
+
+detail::AttentionAttributes detail::attention_told(const Operator& op, const AttentionOptions& options) {
+  check_dropout(op, options.dropout);
+  return {options.causal, options.scale, autograd::is_training() ? options.dropout : 0};
+}
+
+ArraySpec detail::check_attention(
+    const Operator& op, std::span<const ArraySpec> inputs, const AttentionAttributes& how) {
+  check_attention_operands(op, inputs);
+  check_dropout(op, how.dropout);
+  require<ValueError>(!how.scale || std::isfinite(*how.scale), [&] {
+    return message(op.name, ": scale must be finite, not ", *how.scale);
+  });
+  const Shape &q = inputs[0].shape, &k = inputs[1].shape;
+  const Shape scores{q[0], q[1], q[2], k[2]};
+  if (inputs.size() > 3) {
+    const Shape& mask = inputs[3].shape;
+    require<ShapeError>(mask.ndim() <= 4 && broadcast_shape(scores, mask, op.name) == scores, [&] {
+      return message(op.name, ": a mask of shape ", mask, " does not broadcast to scores of shape ", scores);
+    });
+  }
+  return {{q[0], q[1], q[2], inputs[2].shape[3]}, inputs[0].dtype, inputs[0].device};
+}
+
+bool detail::attention_is_fused(
+    [[maybe_unused]] const Specs& heads,
+    [[maybe_unused]] Engine& engine,
+    [[maybe_unused]] const NDArray& mask,
+    [[maybe_unused]] const AttentionAttributes& how,
+    [[maybe_unused]] std::int64_t kv_heads) {
 #if SLUICE_CUDA
-  const Specs specs = detail::specs_of(inputs);
-  if (!specs[0].device.is_gpu() || how.dropout > 0 || !detail::fits_fused_attention(specs))
+  const Device device = heads[0].device;
+  if (!device.is_gpu() || how.dropout > 0 || !fits_fused_attention(heads))
     return false;
-  const bool is_masked = inputs.size() > 3;
-  if (is_masked && autograd::is_recording() && detail::is_recorded(inputs.subspan(3)))
+  if (mask.defined() && autograd::is_recording() && is_recorded({&mask, 1}))
     return false;
-  for (const NDArray& x : inputs.first(3))
-    detail::extents_beside_batch(x);  // which all this depends on
-  detail::AttentionProblem problem = detail::attention_problem(
-      detail::AttentionPass::forward, specs[0].shape, specs[1].shape, specs[2].shape, specs[0].dtype, {how.causal, 1});
-  if (is_masked)
-    problem.add_mask(added_shape(specs[3].shape), added_type(specs[3].dtype, specs[0].dtype));
-  return detail::attention_has_kernel(inputs[0].engine(), specs[0].device, problem);
+  const auto has = [&](AttentionPass pass) {
+    AttentionProblem problem = attention_problem(
+        pass, heads[0].shape, heads[1].shape, heads[2].shape, heads[0].dtype, {how.causal, 1, kv_heads});
+    if (mask.defined())
+      problem.add_mask(added_shape(unseen_shape(mask)), added_type(mask.dtype(), heads[0].dtype));
+    return attention_has_kernel(engine, device, problem);
+  };
+  return has(AttentionPass::forward) && (kv_heads == 0 || has(AttentionPass::backward));
 #else
   return false;
 #endif
 }
 
-NDArray added_mask(const NDArray& mask, DType scores, SourceLocation site) {
+NDArray detail::attention_added_mask(const NDArray& mask, DType scores, SourceLocation site) {
   const DType dtype = added_type(mask.dtype(), scores);
   constexpr double hidden = -std::numeric_limits<double>::infinity();
   NDArray added = mask.astype(is_floating(mask.dtype()) ? dtype : bool_, site);
@@ -103,21 +116,22 @@ NDArray added_mask(const NDArray& mask, DType scores, SourceLocation site) {
   return added;
 }
 
-Arrays attend(std::span<const NDArray> inputs, const Attributes& attributes, SourceLocation site) {
-  infer_attention(detail::k_attention, detail::specs_of(inputs), attributes);
-  const auto& how = attributes.as<AttentionAttributes>();
-  const double width = static_cast<double>(detail::unseen_shape(inputs[0])[3]);
-  const double scale = how.scale.value_or(1 / std::sqrt(width));
+NDArray detail::attend(std::span<const NDArray> inputs, const AttentionAttributes& how, SourceLocation site) {
+  const double scale = how.scale_of(unseen_shape(inputs[0])[3]);
   const NDArray mask = inputs.size() > 3 ? inputs[3] : NDArray();
-  if (is_fused(inputs, how)) {
+  if (attention_is_fused(specs_of(inputs.first(3)), inputs[0].engine(), mask, how, 0)) {
+    for (const NDArray& x : inputs.first(3))
+      extents_beside_batch(x);  // which this depends on
     Arrays given(inputs.begin(), inputs.begin() + 3);
     if (mask.defined())
-      given.push_back(added_mask(mask, inputs[0].dtype(), site));
-    const detail::FusedAttentionAttributes fused{how.causal, scale};
-    return {invoke(detail::attention_fused_op, given, Attributes::of(fused), site)[0].swapaxes(1, 2, site)};
+      given.push_back(attention_added_mask(mask, inputs[0].dtype(), site));
+    const FusedAttentionAttributes fused{how.causal, scale};
+    return invoke(attention_fused_op, given, Attributes::of(fused), site)[0].swapaxes(1, 2, site);
   }
-  return {detail::attention_composed({inputs[0], inputs[1], inputs[2], mask, how.causal, scale, how.dropout}, site)};
+  return attention_composed({inputs[0], inputs[1], inputs[2], mask, how.causal, scale, how.dropout}, site);
 }
+
+namespace {
 
 // -- heads apart and together ---------------------------------------------------------------------------------------
 struct HeadsAttributes {
@@ -182,12 +196,17 @@ constinit const Operator k_attention{
     .inputs = -1,
     .attributes = &attribute_type<AttentionAttributes>,
     .infer = infer_attention,
-    .composition = attend,
+    .composition = attended,
 };
 
 OperatorList attention_operators() noexcept {
   static constexpr const Operator* list[] = {
-      &k_attention, &k_split_heads, &k_join_heads, &attention_fused_op, &attention_fused_backward_op};
+      &k_attention,
+      &k_packed_attention,
+      &k_split_heads,
+      &k_join_heads,
+      &attention_fused_op,
+      &attention_fused_backward_op};
   return list;
 }
 
@@ -196,9 +215,7 @@ OperatorList attention_operators() noexcept {
 NDArray scaled_dot_product_attention(
     const NDArray& q, const NDArray& k, const NDArray& v, const AttentionOptions& options, SourceLocation site) {
   return detail::located(site, [&]() -> NDArray {
-    check_dropout(options.dropout);
-    const bool drops = autograd::is_training();
-    const AttentionAttributes how{options.causal, options.scale, drops ? options.dropout : 0};
+    const AttentionAttributes how = detail::attention_told(detail::k_attention, options);
     if (options.mask.defined())
       return invoke_one(detail::k_attention, {q, k, v, options.mask}, Attributes::of(how), site);
     return invoke_one(detail::k_attention, {q, k, v}, Attributes::of(how), site);

@@ -32,6 +32,17 @@ SLUICE_API NDArray scaled_dot_product_attention(
     const AttentionOptions& options = {},
     SourceLocation site = SourceLocation::current());
 
+/// The same of queries, keys and values side by side, as one product gives them: qkv (B, L, (heads + 2 kv_heads) E),
+/// heads of q, then of k, then of v (flash-attn's flash_attn_qkvpacked_func); kv_heads 0: as many as q has. Gives (B,
+/// L, heads E), joined. The gradient comes as one array, which a GPU's kernel writes and others are put together for.
+/// Throws as the above, ShapeError also where the last axis does not divide into so many heads.
+SLUICE_API NDArray packed_attention(
+    const NDArray& qkv,
+    std::int64_t heads,
+    std::int64_t kv_heads = 0,
+    const AttentionOptions& options = {},
+    SourceLocation site = SourceLocation::current());
+
 /// (batch, length, heads * width) as (batch, heads, length, width). Throws ShapeError, also where the last axis does
 /// not divide into so many heads.
 SLUICE_API NDArray split_heads(const NDArray& x, std::int64_t heads, SourceLocation site = SourceLocation::current());

@@ -4,6 +4,7 @@
 #include <sluice/engine/error.h>
 #include <sluice/ndarray/create.h>
 #include <sluice/operator/attention/composed.h>
+#include <sluice/operator/concat/concat.h>
 #include <sluice/operator/detail/beside_batch.h>
 #include <sluice/operator/elementwise/elementwise.h>
 #include <sluice/operator/invoke.h>
@@ -106,6 +107,14 @@ void check_attention_operands(const Operator& op, std::span<const ArraySpec> inp
   require<ShapeError>(qs[1] == ks[1] || (ks[1] > 0 && qs[1] % ks[1] == 0), [&] {
     return message(op.name, ": the ", qs[1], " heads of q ", qs, " are not a multiple of the ", ks[1], " of k ", ks);
   });
+}
+
+Arrays packed_apart(const NDArray& packed, std::int64_t kv_heads, SourceLocation site) {
+  const std::int64_t heads = extents_beside_batch(packed)[2] - 2 * kv_heads;
+  Arrays apart;
+  for (const NDArray& part : split(packed, {heads, heads + kv_heads}, 2, site))
+    apart.push_back(part.swapaxes(1, 2, site));
+  return apart;
 }
 
 NDArray attention_composed(const ComposedAttention& given, SourceLocation site) {

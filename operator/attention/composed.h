@@ -18,6 +18,9 @@ struct ComposedAttention {
   double dropout = 0;
 };
 
+/// q, k and v of an array (B, L, H + 2 G, E) of their heads, G of them keys' and as many values': views.
+Arrays packed_apart(const NDArray& packed, std::int64_t kv_heads, SourceLocation site);
+
 /// What scaled_dot_product_attention() says: computed in float32 or float64, rounded to v's type once.
 NDArray attention_composed(const ComposedAttention& call, SourceLocation site);
 

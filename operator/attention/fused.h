@@ -11,26 +11,36 @@ namespace sluice::detail {
 struct FusedAttentionAttributes {
   bool causal = false;
   double scale = 1;
+  std::int64_t kv_heads = 0;  // 0: q, k and v come apart; else packed, so many heads of k and of v behind those of q
+
+  bool packed() const noexcept { return kv_heads > 0; }
+  /// Inputs that hold q, k and v.
+  std::size_t operands() const noexcept { return packed() ? 1 : 3; }
 
   template <class V>
   void visit(V&& v) {
     v.field("causal", causal);
     v.field("scale", scale);
+    v.field("kv_heads", kv_heads);
   }
 };
 
 /// q (B, H, L, E), k (B, G, S, E), v (B, G, S, F) and maybe a mask of 4 axes that is added to the scores; gives y (B,
 /// L, H, F), whose heads join without a copy, and, in float32, the logarithms of the sums of each query's exponentials
-/// (B, H, L): what its gradient reads.
+/// (B, H, L): what its gradient reads. Packed q, k and v are one array (B, L, H + 2 G, E), as a product of all three
+/// gives them.
 extern const Operator attention_fused_op;
 /// q, k, v, y, statistics, the gradient of y and maybe the mask; gives the gradients of q (B, L, H, E), k (B, S, G, E)
-/// and v (B, S, G, F). The same bits whenever it runs.
+/// and v (B, S, G, F), of packed ones one array like theirs. The same bits whenever it runs.
 extern const Operator attention_fused_backward_op;
 
 enum class AttentionPass : std::uint8_t { forward, backward };
 
 /// The strides of (B, H, L, E) where the heads of a place are neighbours.
 Shape joined_strides(const Shape& shape);
+
+/// The strides of (B, H, L, E), of q, k or v, among `heads` heads that are neighbours at each place.
+Shape packed_strides(const Shape& shape, std::int64_t heads);
 
 /// One pass: extents (batch, heads, places, width) of all, strides in elements. Statistics lie row by row.
 struct AttentionProblem {
@@ -58,7 +68,8 @@ struct AttentionData {
   float scale = 1;
 };
 
-/// A pass over arrays without gaps, and y, its gradient and all that is given by joined_strides().
+/// A pass over arrays without gaps, and y, its gradient and all that is given by joined_strides(); what is packed by
+/// packed_strides().
 AttentionProblem attention_problem(
     AttentionPass pass,
     const Shape& q,

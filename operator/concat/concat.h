@@ -15,6 +15,9 @@ SLUICE_API NDArray
 concat(std::span<const NDArray> arrays, int axis = 0, SourceLocation site = SourceLocation::current());
 SLUICE_API NDArray
 concat(std::initializer_list<NDArray> arrays, int axis = 0, SourceLocation site = SourceLocation::current());
+/// The same converted to `dtype` on the way (numpy.concatenate's dtype). Under amp::autocast() too.
+SLUICE_API NDArray
+concat(std::span<const NDArray> arrays, int axis, DType dtype, SourceLocation site = SourceLocation::current());
 
 /// Arrays of one shape along a new axis `axis` of the result.
 SLUICE_API NDArray

@@ -2,6 +2,7 @@
 #include <cstring>
 
 #include <sluice/engine/parallel.h>
+#include <sluice/ndarray/detail/copy_kernels.h>
 #include <sluice/operator/axis_layout.h>
 #include <sluice/operator/concat/kernels.h>
 
@@ -55,6 +56,12 @@ void copy_rows(
 }  // namespace
 
 void concat_cpu(const KernelCall& call) {
+  if (places_by_element(call)) {
+    return for_each_placed(call, [](const TensorView& x, const TensorView& to) {
+      const CopyPlan plan = plan_strided<2>(x.shape, {&to.strides, &x.strides}, AxisOrder::free);
+      cast_on_cpu(plan, to.data, to.dtype, x.data, x.dtype);
+    });
+  }
   const int axis = static_cast<int>(call.attributes.as<ConcatAttributes>().axis);
   const auto bytes = static_cast<std::int64_t>(size_of(call.outputs[0].dtype));
   const AxisLayout whole = axis_layout(call.outputs[0].shape, axis);

@@ -1,6 +1,7 @@
 #include <cstdint>
 #include <limits>
 
+#include <sluice/ndarray/detail/copy_kernels.h>
 #include <sluice/operator/axis_layout.h>
 #include <sluice/operator/concat/kernels.h>
 #include <sluice/operator/library/launch.cuh>
@@ -121,6 +122,12 @@ void concat_gpu(const KernelCall& call) {
   const AxisLayout whole = axis_layout(call.outputs[0].shape, axis);
   if (call.outputs[0].size == 0)
     return;
+  if (places_by_element(call)) {
+    return for_each_placed(call, [&](const TensorView& x, const TensorView& to) {
+      const CopyPlan plan = plan_strided<2>(x.shape, {&to.strides, &x.strides}, AxisOrder::free);
+      cast_on_gpu(call.queue.stream(), plan, to.data, to.dtype, x.data, x.dtype);
+    });
+  }
   const std::int64_t inner_bytes = whole.inner * static_cast<std::int64_t>(size_of(call.outputs[0].dtype));
   by_unit(unit_of(call, axis, inner_bytes), [&]<class U>() { concat_units<U>(call, axis, whole, inner_bytes); });
 }

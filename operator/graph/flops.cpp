@@ -191,9 +191,13 @@ std::int64_t attention_flops(const Shapes& of) {
   const Operator* const op = of.node.op;
   if (op != &detail::attention_fused_op && op != &detail::attention_fused_backward_op)
     return 0;
-  const Shape &q = of.input(0), &k = of.input(1);
-  const std::int64_t scores = q[0] * q[1] * q[2] * k[2], width = q[3], values = of.input(2)[3];
-  const bool is_masked = of.node.inputs.size() % 3 == 1;
+  const auto& how = of.node.attributes.as<detail::FusedAttentionAttributes>();
+  Shape q = of.input(0);
+  if (how.packed())
+    q = {q[0], q[2] - 2 * how.kv_heads, q[1], q[3]};
+  const std::int64_t keys = how.packed() ? q[2] : of.input(1)[2];
+  const std::int64_t scores = q[0] * q[1] * q[2] * keys, width = q[3], values = how.packed() ? width : of.input(2)[3];
+  const bool is_masked = (of.node.inputs.size() - how.operands()) % 3 == 1;
   const std::int64_t score = 2 * width + 1 + (is_masked ? 1 : 0);
   if (op == &detail::attention_fused_op)
     return scores * (score + 5 + 2 * values);

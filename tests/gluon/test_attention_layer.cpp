@@ -194,6 +194,8 @@ TEST_CASE("MultiHeadAttention refuses what does not divide or fit, by name", "[g
   layer.initialize();
   CHECK_THROWS_AS(layer(ones({3, 8})), ShapeError);
   CHECK_THROWS_AS(layer({ones({2, 3, 8}), ones({2, 3, 8})}), ValueError);
+  CHECK_THROWS_AS(layer({ones({2, 3, 8}), ones({2, 1, 3, 2})}), ShapeError);
+  CHECK_THROWS_AS(layer.call(Arrays(5, ones({2, 3, 8}))), ValueError);
   CHECK_THROWS_AS(layer({ones({2, 3, 8}), ones({3, 3, 8}), ones({3, 3, 8})}), ShapeError);
   CHECK_THROWS_AS(layer({ones({2, 3, 8}), ones({2, 3, 8}), ones({2, 4, 8})}), ShapeError);
 }

@@ -111,6 +111,21 @@ inline void add_rows_and_places(Cases& cases) {
   cases.push_back({"repeat no times", {{3, 4}}, [](const auto& v) { return repeat(v[0], 0, 1); }});
   cases.push_back({"softmax of none", {{0, 4}}, [](const auto& v) { return softmax(v[0]); }});
   cases.push_back({"take none", {{3, 4}}, [](const auto& v) { return take(v[0], numbers({}, {0}, v[0])); }});
+  cases.push_back({"concat converts", {{2, 3, 4}, {2, 1, 4}}, [](const auto& v) {
+                     return concat(std::vector<NDArray>{v[0].astype(float64), v[1]}, 1, v[0].dtype());
+                   }});
+  cases.push_back({"split", {{2, 5, 3}}, [](const auto& v) {
+                     const std::vector<NDArray> parts = split(v[0], {1, 3}, 1);
+                     return concat({parts[2], parts[0] * 2, parts[1].swapaxes(0, 1).swapaxes(0, 1)}, 1);
+                   }});
+  cases.push_back({"split, a part of it", {{2, 6, 3}}, [](const auto& v) {
+                     const std::vector<NDArray> parts = split(v[0], 3, 1);
+                     return parts[1] * parts[2];
+                   }});
+  cases.push_back({"split that overlaps", {{2, 5, 3}}, [](const auto& v) {
+                     const std::vector<NDArray> parts = split(v[0], {4, 2}, 1);
+                     return concat({parts[0], parts[2] * 2}, 1);
+                   }});
   cases.push_back({"concat none", {{0, 4}, {2, 4}}, [](const auto& v) { return concat({v[0], v[1]}); }});
   cases.push_back({"dropout", {{3, 4}}, [](const auto& v) { return dropout(v[0], 0.5); }});
 }

@@ -101,6 +101,8 @@ inline void add_attention(Cases& cases) {
                      const NDArray none = numbers({0, 0, 0, 0, 0, 1, 1, 0, 0, 1, 1, 1, 1, 1, 1}, {3, 5}, in[0]);
                      return scaled_dot_product_attention(in[0], in[1], in[2], {.mask = none, .dropout = 0.25});
                    }});
+  add({{2, 3, 16}}, [](const auto& in) { return packed_attention(in[0], 4, 2, {.causal = true}); });
+  add({{2, 3, 18}, {2, 1, 1, 3}}, [](const auto& in) { return packed_attention(in[0], 3, 0, {.mask = in[1]}); });
   const auto fused = [](const auto& in) {
     Arrays halves;
     for (const NDArray& x : in)
@@ -117,6 +119,23 @@ inline void add_attention(Cases& cases) {
   };
   cases.push_back({"fused attention", {wide.begin(), wide.begin() + 3}, result, -1, 1, 2000, true});
   cases.push_back({"fused attention with statistics", wide, both, -1, 1, 2000, true});
+  const auto packed = [](const auto& in, std::size_t result) {
+    const Operator& op = *find_operator("attention_fused");
+    const Arrays half{in[0].astype(bfloat16)};
+    return invoke(
+               op, half, parse_attributes(op, "causal=true, scale=0.5, kv_heads=2"), SourceLocation::current())[result]
+        .astype(in[0].dtype());
+  };
+  for (const std::size_t result : {0, 1}) {
+    cases.push_back(
+        {"fused attention of one array",
+         {{2, 3, 8, 8}},
+         [=](const auto& in) { return packed(in, result); },
+         -1,
+         1,
+         2000,
+         true});
+  }
   cases.push_back({"attention to none", {q, {2, 4, 0, 4}, {2, 4, 0, 2}}, [](const auto& in) {
                      return scaled_dot_product_attention(in[0], in[1], in[2]);
                    }});

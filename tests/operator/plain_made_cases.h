@@ -194,6 +194,28 @@ inline PlainCase fused_attention_gradient(bool masked) {
   return {"attention_fused_backward", std::move(inputs), f, -1, 1};
 }
 
+/// The same of q, k and v in one array, which the first input is, for the second one.
+inline PlainCase packed_attention_gradient(bool masked) {
+  std::vector<std::pair<Shape, std::optional<DType>>> inputs{
+      {{2, 3, 8, 8}, std::nullopt}, {{2, 3, 4, 8}, std::nullopt}};
+  if (masked)
+    inputs.push_back({{2, 1, 3, 3}, float32});
+  const auto f = [masked](const Arrays& in, DType) {
+    const Operator &forward = *find_operator("attention_fused"), &backward = *find_operator("attention_fused_backward");
+    const Attributes how = parse_attributes(forward, "causal=true, scale=0.5, kv_heads=2");
+    const SourceLocation site = SourceLocation::current();
+    Arrays given{in[0]};
+    if (masked)
+      given.push_back(in[2]);
+    const Arrays made = invoke(forward, given, how, site);
+    given.insert(given.begin() + 1, {made[0], made[1], in[1]});
+    Arrays all = invoke(backward, given, how, site);
+    all.insert(all.end(), made.begin(), made.end());
+    return all;
+  };
+  return {"attention_fused_backward", std::move(inputs), f, -1, 1};
+}
+
 inline void add_neural(std::vector<PlainCase>& cases) {
   const auto of = [](std::vector<Shape> shapes) {
     std::vector<std::pair<Shape, std::optional<DType>>> inputs;
@@ -207,6 +229,9 @@ inline void add_neural(std::vector<PlainCase>& cases) {
   cases.push_back(by_name("scaled_dot_product_attention", alike(3, {2, 3, 4, 2}), "causal=true"));
   cases.push_back(fused_attention_gradient(false));
   cases.push_back(fused_attention_gradient(true));
+  cases.push_back(packed_attention_gradient(false));
+  cases.push_back(packed_attention_gradient(true));
+  cases.push_back(by_name("packed_attention", alike(1, {2, 3, 16}), "heads=4, kv_heads=2, causal=true"));
   cases.push_back(by_name("resize2d", of({{2, 3, 4, 5}}), "size=(3, 7)"));
   cases.push_back(by_name("resize2d", of({{2, 3, 4, 5}}), "size=(3, 2), bicubic=true, antialias=true"));
   cases.push_back(by_name("resize_planes", of({{2, 3, 4, 5}}), "size=(3, 7)"));

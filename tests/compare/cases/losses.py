@@ -147,6 +147,24 @@ for shapes, told in (
             ),
         )
 
+for heads, shared, told in ((2, 0, {}), (4, 2, {"causal": True}), (3, 1, {"scale": 0.3})):
+
+    def packed(x, heads=heads, shared=shared, told=told):
+        each = shared or heads
+        parts = x.reshape(2, 3, heads + 2 * each, 4).transpose(1, 2).split((heads, each, each), 1)
+        return attention(*parts, None, told).transpose(1, 2).reshape(2, 3, heads * 4)
+
+    compare(
+        "packed_attention",
+        Call(
+            of((2, 3, (heads + 2 * (shared or heads)) * 4)),
+            packed,
+            {"heads": heads, "kv_heads": shared, **told},
+            label=f"{heads} {shared}",
+            **{**LOOSE, "ulps": 64, "gradient_ulps": 256},
+        ),
+    )
+
 
 def recurrence(axis, reverse):
     def call(a, b):

@@ -118,6 +118,17 @@ for told in ({"parts": 3}, {"indices": (1, 4)}):
 compare(
     "concat",
     Call(
+        of((2, 3), (1, 3)),
+        lambda a, b: torch.concat((a, b)).float(),
+        {"axis": 0, "dtype": "float32"},
+        values.ALL,
+        "to float32",
+        gradients=(),
+    ),
+)
+compare(
+    "concat",
+    Call(
         lambda source: [source.values(2, 3), source.values(1, 3, dtype="float32")],
         lambda a, b: torch.concat((a, b)),
         {"axis": 0},

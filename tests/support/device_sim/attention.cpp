@@ -104,8 +104,14 @@ void forward(const AttentionProblem& p, const AttentionData& d) {
 
 template <class T>
 void backward(const AttentionProblem& p, const AttentionData& d) {
-  const auto zeros = [](const Shape& shape) { return std::vector<double>(static_cast<std::size_t>(shape.size())); };
-  std::vector<double> dq = zeros(p.q), dk = zeros(p.k), dv = zeros(p.v);
+  // By places, of which other arrays may have some.
+  const auto zeros = [](const Shape& shape, const Shape& strides) {
+    std::int64_t last = 0;
+    for (int axis = 0; axis < 4; ++axis)
+      last += (shape[axis] - 1) * strides[axis];
+    return std::vector<double>(static_cast<std::size_t>(last + 1));
+  };
+  std::vector<double> dq = zeros(p.q, p.dq_strides), dk = zeros(p.k, p.dk_strides), dv = zeros(p.v, p.dv_strides);
   const auto add = [](std::vector<double>& to, std::int64_t place, double term) {
     to[static_cast<std::size_t>(place)] += term;
   };
@@ -129,13 +135,17 @@ void backward(const AttentionProblem& p, const AttentionData& d) {
       }
     }
   });
-  const auto write = [](void* to, const std::vector<double>& sums) {
-    for (std::size_t i = 0; i < sums.size(); ++i)
-      static_cast<T*>(to)[i] = narrow<T>(sums[i]);
+  const auto write = [](void* to, const std::vector<double>& sums, const Shape& shape, const Shape& strides) {
+    for (std::int64_t i = 0; i < shape.size(); ++i) {
+      std::int64_t place = 0, rest = i;
+      for (int axis = 3; axis >= 0; rest /= shape[axis--])
+        place += rest % shape[axis] * strides[axis];
+      static_cast<T*>(to)[place] = narrow<T>(sums[static_cast<std::size_t>(place)]);
+    }
   };
-  write(d.dq, dq);
-  write(d.dk, dk);
-  write(d.dv, dv);
+  write(d.dq, dq, p.q, p.dq_strides);
+  write(d.dk, dk, p.k, p.dk_strides);
+  write(d.dv, dv, p.v, p.dv_strides);
 }
 
 // What a plan is made for, and what its loads and stores would fault without.
