@@ -33,6 +33,10 @@ struct ReluBackwardAttributes {
   }
 };
 
+/// Sums of fewer terms than this many fill no tensor core, and are not rounded for one: the library's own order there
+/// is off by a factor of ten.
+inline constexpr std::int64_t k_least_depth = 32;
+
 /// Every extent of one convolution; index 0 is height, 1 is width.
 struct ConvolutionGeometry {
   DType dtype = DType::float32;

@@ -4,9 +4,6 @@
 namespace sluice::detail {
 namespace {
 
-// Sums of fewer terms than this many fill no tensor core: the library's own order there is off by a factor of ten.
-constexpr std::int64_t k_least_depth = 32;
-
 cudnnDataType_t computing_type(DType dtype) {
   return dtype == DType::float64 ? CUDNN_DATA_DOUBLE : CUDNN_DATA_FLOAT;
 }
@@ -93,7 +90,7 @@ CudnnDescriptor convolution_operation(
 
 CudnnLimits convolution_limits(const ConvolutionProblem& p) {
   const ConvolutionGeometry& g = p.geometry;
-  const bool deep = g.group_inputs() * g.kernel[0] * g.kernel[1] >= k_least_depth;
+  const bool deep = g.depth() >= k_least_depth;
   return {.tensor_cores = g.dtype != DType::float32 || (p.tf32 && (deep || autotune() != Autotune::off))};
 }
 

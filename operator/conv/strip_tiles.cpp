@@ -37,15 +37,14 @@ StripPlan strip_plan(ConvolutionPass pass, const ConvolutionGeometry& g) noexcep
   StripPlan plan{.as = computed(pass, g)};
   plan.columns = plan.as.outputs % (2 * k_strip_columns) == 0 ? 2 * k_strip_columns : k_strip_columns;
   const std::int64_t images = plan.as.images * (plan.as.outputs / plan.columns), height = plan.as.out[0];
+  const std::int64_t least = bytes_of(pass, plan, 1), each = bytes_of(pass, plan, 2) - least;
+  if (least > k_most_bytes)
+    return plan;
   // Long strips read little twice; there should be one for each multiprocessor.
-  std::int64_t strips = std::clamp<std::int64_t>(k_multiprocessors / images, 1, height);
-  while (strips < height && bytes_of(pass, plan, parts_of(height, strips)) > k_most_bytes)
-    ++strips;
-  const std::int64_t rows = parts_of(height, strips);
-  if (bytes_of(pass, plan, rows) <= k_most_bytes) {
-    plan.rows = rows;
-    plan.bytes = bytes_of(pass, plan, rows);
-  }
+  const std::int64_t wanted = std::clamp<std::int64_t>(k_multiprocessors / images, 1, height);
+  const std::int64_t strips = std::max(wanted, parts_of(height, 1 + (k_most_bytes - least) / each));
+  plan.rows = parts_of(height, strips);
+  plan.bytes = bytes_of(pass, plan, plan.rows);
   return plan;
 }
 
@@ -53,7 +52,7 @@ bool is_strip_tiled(
     ConvolutionPass pass, const ConvolutionGeometry& g, MemoryOrder order, const ConvolutionData& data) noexcept {
   constexpr std::int64_t k_step = 8;  // channels that are multiplied at once
   if (pass == ConvolutionPass::backward_weights || !is_tf32(g.dtype) || order != MemoryOrder::channels_last ||
-      g.groups != 1 || g.is_pointwise())
+      g.groups != 1 || g.is_pointwise() || g.depth() < k_least_depth)
     return false;
   if (g.x_shape().size() == 0 || g.weight_shape().size() == 0 || g.y_shape().size() == 0)
     return false;
@@ -62,7 +61,7 @@ bool is_strip_tiled(
     if (g.stride[axis] != 1 || g.dilation[axis] != 1 || t.pad[axis] < 0 || t.pad_end[axis] < 0)
       return false;
   }
-  if (t.inputs % k_step != 0 || t.outputs % k_strip_columns != 0)
+  if (t.inputs % k_step != 0 || t.outputs % k_strip_columns != 0 || t.outputs / k_strip_columns > k_most_of_grid)
     return false;
   if (!is_aligned(data.x) || !is_aligned(data.y) || !is_aligned(data.weight))
     return false;

@@ -11,6 +11,8 @@ namespace sluice::detail {
 /// The most products of a convolution of floats, and of its gradients, that kernels of ours take: larger ones fill a
 /// library's tiles.
 inline constexpr double k_most_float_products = 2e9;
+/// Of blocks along an axis of a grid but the first.
+inline constexpr std::int64_t k_most_of_grid = 65535;
 /// Outputs of a warp, which must be whole.
 inline constexpr std::int64_t k_strip_columns = 32;
 

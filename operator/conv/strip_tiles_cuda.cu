@@ -10,6 +10,8 @@
 #include <sluice/operator/library/tf32.cuh>
 
 namespace sluice::detail {
+// Of its own: names may be those of other device files that are compiled as one with this.
+namespace strips {
 namespace {
 
 constexpr int k_lanes = 32, k_least_warps = 4, k_most_warps = 20, k_step = 8, k_piece = k_piece_bytes / 4;
@@ -204,9 +206,7 @@ Strips strips_of(ConvolutionPass pass, const StripPlan& plan, const ConvolutionD
       .columns_read = Divider<std::int32_t>(g.out[1] - 1 + g.kernel[1])};
 }
 
-}  // namespace
-
-void convolution_by_strips(
+void run(
     const Queue& queue, ConvolutionPass pass, const ConvolutionGeometry& g, const ConvolutionData& data, bool relu) {
   const StripPlan plan = strip_plan(pass, g);
   const Strips p = strips_of(pass, plan, data, relu);
@@ -217,15 +217,23 @@ void convolution_by_strips(
   const std::int64_t turns = parts_of(tiles, k_most_warps);
   const auto warps = std::max<std::int64_t>(k_least_warps, parts_of(tiles, turns));
   const auto threads = static_cast<unsigned>(warps * k_lanes);
-  const auto run = [&]<bool Turned>() {
+  const auto launch = [&]<bool Turned>() {
     allow_shared<strip_tiles_kernel<Turned>, k_room>(queue.device().index);
     strip_tiles_kernel<Turned><<<grid, threads, static_cast<std::size_t>(plan.bytes), stream_of(queue)>>>(p);
   };
   if (pass == ConvolutionPass::backward_data)
-    run.operator()<true>();
+    launch.operator()<true>();
   else
-    run.operator()<false>();
+    launch.operator()<false>();
   check_early_launch(pass == ConvolutionPass::forward ? "convolution" : "convolution_backward_data", stream_of(queue));
+}
+
+}  // namespace
+}  // namespace strips
+
+void convolution_by_strips(
+    const Queue& queue, ConvolutionPass pass, const ConvolutionGeometry& g, const ConvolutionData& data, bool relu) {
+  strips::run(queue, pass, g, data, relu);
 }
 
 }  // namespace sluice::detail

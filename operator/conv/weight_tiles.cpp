@@ -38,6 +38,8 @@ bool is_weight_tiled(const ConvolutionGeometry& g, MemoryOrder order, const Conv
   const std::int64_t taps = g.kernel[0] * g.kernel[1];
   if (taps == 1 || taps > k_weight_taps || g.outputs % k_weight_outputs != 0 || g.inputs % k_weight_inputs != 0)
     return false;
+  if (g.outputs / k_weight_outputs > k_most_of_grid || g.inputs / k_weight_inputs > k_most_of_grid)
+    return false;
   if (!is_aligned(data.x) || !is_aligned(data.y) || !is_aligned(data.weight))
     return false;
   return static_cast<double>(g.y_shape().size()) * static_cast<double>(g.depth()) <= k_most_float_products &&

@@ -13,7 +13,7 @@ inline constexpr std::int64_t k_weight_outputs = 64, k_weight_inputs = 32, k_wei
 /// Floats from pixel to pixel in shared memory: quads of pixels times eight channels meet 32 banks.
 inline constexpr std::int64_t k_weight_head_pitch = k_weight_outputs + 8, k_weight_value_pitch = k_weight_inputs + 8;
 
-/// Whether our kernel takes the gradient of the weight, on a GPU of capability 8.0 or more: floats that TF32 may
+/// Whether our kernel takes the gradient of the weight, on a GPU of capability 9.0: floats that TF32 may
 /// multiply, channels last, pieces of 16 bytes, no steps between pixels, some pixels' width, and not many products.
 bool is_weight_tiled(const ConvolutionGeometry& g, MemoryOrder order, const ConvolutionData& data) noexcept;
 

@@ -12,6 +12,8 @@
 #include <sluice/operator/workspace.h>
 
 namespace sluice::detail {
+// Of its own: names may be those of other device files that are compiled as one with this.
+namespace weight_tiles {
 namespace {
 
 constexpr int k_lanes = 32, k_threads = k_lanes * static_cast<int>(k_weight_taps);
@@ -231,9 +233,7 @@ WeightTiles tiles_of(const ConvolutionGeometry& g, const ConvolutionData& d) {
       .stage = narrow(strip.bytes / static_cast<std::int64_t>(sizeof(float)))};
 }
 
-}  // namespace
-
-void weights_by_tiles_gpu(const Queue& queue, const ConvolutionGeometry& g, const ConvolutionData& data) {
+void run(const Queue& queue, const ConvolutionGeometry& g, const ConvolutionData& data) {
   constexpr const char* k_name = "convolution_backward_weights";
   WeightTiles p = tiles_of(g, data);
   const cudaStream_t stream = stream_of(queue);
@@ -259,6 +259,13 @@ void weights_by_tiles_gpu(const Queue& queue, const ConvolutionGeometry& g, cons
       quads,
       static_cast<Neighbours<float, k_of_quad>*>(data.weight));
   check_early_launch(k_name, stream);
+}
+
+}  // namespace
+}  // namespace weight_tiles
+
+void weights_by_tiles_gpu(const Queue& queue, const ConvolutionGeometry& g, const ConvolutionData& data) {
+  weight_tiles::run(queue, g, data);
 }
 
 }  // namespace sluice::detail

@@ -56,7 +56,7 @@ std::vector<float> convolved(const NDArray& x, const NDArray& w) {
 TEST_CASE(
     "A plan that cuDNN compiled is read from disk, and made again where that is spoilt", "[conv][gpu][hardware]") {
   SLUICE_NEEDS_GPUS(1);
-  const WithTf32 tensor_cores;  // half types, and outputs in whole eights, have kernels of ours
+  const WithTf32 tensor_cores;  // half types, and outputs in whole 32s, have kernels of ours
   const fs::path folder = fused::KeptCode::plans_of_process().file_of("").parent_path();
   if (folder.empty())
     SLUICE_SKIP("SLUICE_PLAN_CACHE is empty: nothing is kept");

@@ -84,11 +84,12 @@ const std::vector<Refusal> k_refusals = {
     {"rnn", "of a step and a number or more"},
     // cuDNN's attention has widths that its tiles take.
     {"fused attention", "must be multiples of 8"},
+    {"fused attention of one array", "heads of q and"},
     {"attention_fused", "must be multiples of 8"},
 };
 
 // Results as long as the shorter one of two extents, or as a range that is clipped: they do not grow evenly from 0 on.
-const std::vector<std::string> k_clipped = {"slice", "diag"};
+const std::vector<std::string> k_clipped = {"slice", "diag", "split that overlaps"};
 
 bool begins(const std::string& name, const std::string& with) {
   return name.compare(0, with.size(), with) == 0;

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include <sluice/operator/conv/passes.h>
+#include <sluice/operator/conv/strip_tiles.h>
 #include <sluice/operator/conv/weight_tiles.h>
 
 #include "tests/operator/heavy_reference.h"
@@ -13,6 +14,8 @@
 using namespace sluice;
 using namespace sluice::test;
 using sluice::detail::ConvolutionAttributes;
+using sluice::detail::ConvolutionPass;
+using sluice::detail::is_strip_tiled;
 using sluice::detail::is_weight_tiled;
 
 namespace {
@@ -32,6 +35,12 @@ const std::vector<Case> k_cases = {
     {{2, 96, 4, 40}, {64, 96, 1, 2}},
     {{1, 32, 9, 66}, {64, 32, 3, 3}, {.pad = {2, 2}}},
     {{70, 32, 17, 25}, {64, 32, 3, 1}}};
+// What strips alone take: inputs in eights, outputs in 32s, short last strips, images that do not fit whole.
+const std::vector<Case> k_strip_cases = {
+    {{2, 8, 9, 9}, {96, 8, 2, 2}},
+    {{20, 32, 11, 11}, {32, 32, 3, 3}},
+    {{2, 24, 7, 6}, {32, 24, 3, 3}, {.pad = {2, 0, 1, 2}}},
+    {{140, 64, 12, 40}, {32, 64, 3, 3}, {.pad = {1, 1}}}};
 
 NDArray channels_last(const NDArray& x) {
   return x.transpose({0, 2, 3, 1}).copy().transpose({0, 3, 1, 2});
@@ -80,6 +89,62 @@ TEST_CASE("Which gradients of weights are summed up by tiles") {
       {}));
 }
 
+TEST_CASE("Which convolutions are computed by strips, and gradients of x") {
+  const auto taken = [](ConvolutionPass pass,
+                        const Shape& x,
+                        const Shape& weight,
+                        ConvolutionAttributes how = {},
+                        DType dtype = float32,
+                        MemoryOrder order = MemoryOrder::channels_last) {
+    return is_strip_tiled(pass, sluice::detail::convolution_geometry("test", x, weight, dtype, how), order, {});
+  };
+  const ConvolutionPass passes[] = {ConvolutionPass::forward, ConvolutionPass::backward_data};
+  const Shape x{64, 32, 26, 26}, weight{64, 32, 3, 3};
+  CHECK(!taken(passes[0], x, weight));  // without TF32
+  const WithTf32 tf32;
+  for (const ConvolutionPass pass : passes) {
+    CHECK(taken(pass, x, weight));
+    CHECK(taken(pass, {64, 32, 26, 26}, {64, 32, 3, 3}, {.pad = {2, 1}}));
+    CHECK(!taken(pass, x, weight, {.stride = {2, 1}}));
+    CHECK(!taken(pass, x, weight, {.dilation = {1, 2}}));
+    CHECK(!taken(pass, {64, 64, 26, 26}, weight, {.groups = 2}));
+    CHECK(!taken(pass, x, weight, {}, float64));
+    CHECK(!taken(pass, x, weight, {}, DType::float16));
+    CHECK(!taken(pass, x, weight, {}, float32, MemoryOrder::row_major));
+    CHECK(!taken(pass, x, {64, 32, 1, 1}));
+    CHECK(!taken(pass, {0, 32, 26, 26}, weight));
+    CHECK(!taken(pass, {640, 32, 26, 26}, weight));           // a library's
+    CHECK(!taken(pass, {1, 256, 26, 26}, {256, 256, 3, 3}));  // no room for the weight
+    CHECK(!taken(pass, {1, 64, 16000, 1}, {64, 64, 49, 1}));  // at no height, which nobody counts
+  }
+  CHECK(taken(passes[0], {2, 8, 9, 9}, {96, 8, 2, 2}));
+  CHECK(!taken(passes[0], {2, 8, 9, 9}, {96, 8, 1, 3}));  // sums of 24 are not rounded for tensor cores
+  CHECK(!taken(passes[0], {2, 12, 9, 9}, {96, 12, 3, 3}));
+  CHECK(!taken(passes[0], {2, 32, 9, 9}, {40, 32, 3, 3}));
+  CHECK(taken(passes[1], {2, 32, 9, 9}, {40, 32, 3, 3}));
+  CHECK(!taken(passes[1], x, weight, {.pad = {3, 0}}));  // beyond what turned kernels are padded by
+  CHECK(taken(passes[0], x, weight, {.pad = {3, 0}}));
+  CHECK(!taken(passes[0], {1, 8, 1, 5}, {4194304, 8, 1, 5}));  // more blocks than a grid has
+  CHECK(!taken(ConvolutionPass::backward_weights, x, weight));
+}
+
+TEST_CASE("Strips have room in shared memory and are no more than multiprocessors ask for") {
+  const auto plan = [](const Shape& x, const Shape& weight) {
+    return sluice::detail::strip_plan(
+        ConvolutionPass::forward, sluice::detail::convolution_geometry("test", x, weight, float32, {}));
+  };
+  CHECK(plan({64, 32, 26, 26}, {64, 32, 3, 3}).rows == 12);  // two an image
+  CHECK(plan({1, 32, 26, 26}, {64, 32, 3, 3}).rows == 1);
+  CHECK(plan({500, 32, 26, 26}, {64, 32, 3, 3}).rows == 24);
+  for (const std::int64_t height : {3, 40, 300, 5000}) {
+    const auto made = plan({200, 32, height, 40}, {64, 32, 3, 3});
+    CAPTURE(height, made.rows);
+    CHECK(made.rows >= 1);
+    CHECK(made.bytes <= 224 << 10);
+  }
+  CHECK(plan({1, 256, 9, 9}, {256, 256, 3, 3}).rows == 0);
+}
+
 TEST_CASE("Without TF32 no gradient of weights is summed up by tiles") {
   CHECK(!is_weight_tiled(
       sluice::detail::convolution_geometry("test", {64, 32, 26, 26}, {64, 32, 3, 3}, float32, {}),
@@ -116,7 +181,9 @@ TEST_CASE("What is beside an image is no factor of a NaN that a tile of weights'
 TEST_CASE("Small convolutions in TF32, with bias and relu, and all their gradients are the CPU's", "[gpu]") {
   SLUICE_NEEDS_GPUS(1);
   const WithTf32 tf32;
-  for (const Case& c : k_cases) {
+  std::vector<Case> cases = k_cases;
+  cases.insert(cases.end(), k_strip_cases.begin(), k_strip_cases.end());
+  for (const Case& c : cases) {
     for (const bool behind : {false, true}) {
       CAPTURE(to_string(c.x), to_string(c.weight), behind);
       ConvolutionOptions options = c.options;
