@@ -82,7 +82,8 @@ Arrays MultiHeadAttention::forward_all(std::span<const NDArray> inputs) const {
   const SourceLocation site = call_site();
   const bool placed = turns_ && (given == 2 || given == 5);
   const NDArray mask = given == 4 || given == 5 ? inputs[3] : is_masked ? inputs[1] : NDArray();
-  if (const NDArray qkv = is_self ? projected(inputs[0], site) : NDArray(); qkv.defined())
+  const bool at_once = is_self && (!placed || inputs[1].defined());  // positions that are none are an error below
+  if (const NDArray qkv = at_once ? projected(inputs[0], site) : NDArray(); qkv.defined())
     return {out_(attended_at_once(qkv, mask, placed ? inputs[1] : NDArray(), site))};
   NDArray q = split_heads(query_(inputs[0]), num_heads_, site);
   NDArray k = split_heads(key_(inputs[is_self ? 0 : 1]), kv_heads_, site);

@@ -80,6 +80,10 @@ NDArray Dense::side_by_side(std::span<const Dense* const> layers, const NDArray&
   for (const Dense* const layer : layers) {
     if (layer == nullptr || !layer->goes_beside(*layers[0]))
       return {};
+    // What a layer refuses it refuses when it is called itself, by its own name.
+    const Parameter& weight = layer->weight_;
+    if (weight.is_initialized() ? !gluon::detail::goes_with(x, weight.data()) : !weight.is_deferred())
+      return {};
   }
   Arrays weights, biases;
   for (const Dense* const layer : layers) {

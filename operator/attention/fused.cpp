@@ -37,8 +37,8 @@ Specs heads_of(const Operator& op, std::span<const ArraySpec> inputs, const Attr
   if (shared == 0)
     return heads;
   const Shape& all = inputs[0].shape;
-  require<ShapeError>(all.ndim() == 4 && all[2] > 2 * shared, [&] {
-    return message(op.name, ": ", all, " is not (batch, length, heads of q and ", 2 * shared, " of k and v, width)");
+  require<ShapeError>(all.ndim() == 4 && shared <= all[2] / 2 && all[2] > 2 * shared, [&] {
+    return message(op.name, ": ", all, " is not (batch, length, heads of q and twice ", shared, " of k and v, width)");
   });
   heads.resize(3, inputs[0]);
   heads[0].shape = {all[0], all[2] - 2 * shared, all[1], all[3]};

@@ -1,4 +1,6 @@
 // packed_attention: queries, keys and values come as one array, and so does their gradient.
+#include <limits>
+
 #include <sluice/ndarray/detail/located.h>
 #include <sluice/operator/attention/attend.h>
 #include <sluice/operator/attention/composed.h>
@@ -28,7 +30,8 @@ struct PackedAttributes : detail::AttentionAttributes {
 // q, k and v as they are within.
 Specs heads_in(const Operator& op, const ArraySpec& packed, const PackedAttributes& how) {
   const Shape& x = packed.shape;
-  const bool counts = how.heads >= 1 && how.kv_heads >= 0;
+  constexpr std::int64_t most = std::numeric_limits<std::int64_t>::max() / 4;  // all of them are a number, too
+  const bool counts = how.heads >= 1 && how.heads <= most && how.kv_heads >= 0 && how.kv_heads <= most;
   require<ShapeError>(x.ndim() == 3 && counts && x[2] % how.all() == 0, [&] {
     return message(
         op.name, ": ", x, " is not (batch, length, (", how.heads, " heads + 2 * ", how.shared(), ") * width)");

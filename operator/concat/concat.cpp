@@ -66,8 +66,14 @@ bool normalise_joined(const RawCall& call, NormalCall& normal) {
   for (const NDArray& array : call.inputs)
     dtype = promote(dtype, array.dtype());
   bool converts = false;
-  if constexpr (std::is_same_v<A, ConcatAttributes>)
+  if constexpr (std::is_same_v<A, ConcatAttributes>) {
     converts = how.dtype.has_value();
+    // A cast between these reads denormals of float32 as zeros, a kernel that knows of float64 does not.
+    if (converts && (dtype == float64 || *how.dtype == float64)) {
+      converts = false;
+      dtype = *how.dtype;
+    }
+  }
   const bool cast = !converts && detail::cast_inputs(call, dtype, normal);
   if (axis == given)
     return cast;

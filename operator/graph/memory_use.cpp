@@ -31,10 +31,12 @@ bool MemoryUse::may_write_over(std::size_t at, ValueId value, ValueId held) cons
   });
   if (read_at == node.inputs.end() || made_at == node.results.end() || is_written)
     return false;
-  const auto input = static_cast<std::size_t>(read_at - node.inputs.begin());
   const auto result = static_cast<std::size_t>(made_at - node.results.begin());
-  if (!sluice::detail::writes_over(*node.op, input, result))
-    return false;
+  // It may be read at several places.
+  for (std::size_t input = 0; input < node.inputs.size(); ++input) {
+    if (node.inputs[input] == held && !sluice::detail::writes_over(*node.op, input, result))
+      return false;
+  }
   const ArraySpec &made = graph_.values[value].spec, &read = graph_.values[held].spec;
   if (!(made.shape == read.shape) || size_of(made.dtype) != size_of(read.dtype))
     return false;

@@ -55,7 +55,7 @@ class NormSums {
     const auto sum = edits_.order.maker[x];
     if (!edits_.spec(x).device.is_gpu() || !sum || edits_.is_gone(*sum) || !is_sum(graph_.nodes[*sum]) ||
         !sluice::detail::adds_in_norm(edits_.spec(x), norm.attributes) || failures_.of(*sum) != failures_.of(at) ||
-        !may_run_at(norm, *sum, at))
+        !may_run_at(norm, *sum, at) || std::count(norm.inputs.begin() + 1, norm.inputs.end(), x) > 0)
       return false;
     const Node& of = graph_.nodes[*sum];
     for (const ValueId addend : of.inputs) {

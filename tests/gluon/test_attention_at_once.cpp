@@ -1,9 +1,12 @@
 // Self-attention in training multiplies by the weights of query, key and value at once: what comes of it, by hand and
 // in graphs, and when the three are called one by one.
 #include <algorithm>
+#include <cstdint>
 #include <latch>
+#include <limits>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "tests/gluon/support.h"
@@ -333,4 +336,51 @@ TEST_CASE("Projections at once follow casts and new values, by hand and in graph
   layer.hybridize(false);
   CHECK(are_same(trained(layer, kind, x), graph));
   CHECK(difference_of(graph, trained(layer, kind, x, true), {1e-12, 1e-12}) == "");
+}
+
+TEST_CASE("Heads that are more than numbers hold are refused", "[gluon][attention]") {
+  constexpr std::int64_t most = std::numeric_limits<std::int64_t>::max();
+  const NDArray x = zeros({1, 2, 6});
+  for (const auto& [heads, shared] : {std::pair{std::int64_t{2}, most}, {most, 1}, {most / 2, most / 4}, {-1, 0}})
+    CHECK_THROWS_AS(packed_attention(x, heads, shared), ShapeError);
+}
+
+TEST_CASE("A variable's pieces are gone back through one by one", "[gluon][attention]") {
+  NDArray x = arange(0, 6);
+  x.attach_grad(GradReq::add);
+  NDArray first, second;
+  {
+    const autograd::RecordScope record;
+    const std::vector<NDArray> pieces = split(x, 2);
+    first = sum(pieces[0] * 2);
+    second = sum(pieces[1] * 3);
+  }
+  first.backward();
+  second.backward();
+  CHECK(values(x.grad()) == std::vector<float>{2, 2, 2, 3, 3, 3});
+}
+
+TEST_CASE("An encoder layer's mask may be none, and what projections refuse names them", "[gluon][attention]") {
+  nn::TransformerEncoderLayer layer(k_units, 64, 4);
+  layer.initialize(gluon::init::Xavier());
+  const NDArray x = input_of(float32, cpu());
+  CHECK(values(layer({x, NDArray()})[0]) == values(layer(x)));
+  nn::MultiHeadAttention turned(k_units, 4, {.rotary = nn::RotaryOptions{}});
+  turned.initialize(gluon::init::Xavier());
+  const auto trained_on = [](const auto& call) {
+    const autograd::RecordScope record;
+    call();
+  };
+  CHECK_THROWS_AS(trained_on([&] { turned({x, NDArray()}); }), Error);
+  nn::MultiHeadAttention bare(k_units, 4);
+  CHECK_THROWS_WITH(trained_on([&] { bare(x); }), test::contains("query"));
+  bare.initialize(gluon::init::Xavier());
+  bare(x);
+  CHECK_THROWS_WITH(trained_on([&] { bare(x.astype(float64)); }), test::contains("query"));
+}
+
+TEST_CASE("Arrays that are joined as another type are what they are when they are cast", "[gluon][attention]") {
+  const NDArray small = array(std::vector<double>{1e-40, 1, 1e-320, -1e-40}), x = small.astype(float32);
+  CHECK(values(concat(std::vector<NDArray>{small, small}, 0, float32).slice(0, 4, 8)) == values(x));
+  CHECK(values(concat(std::vector<NDArray>{x}, 0, float64)) == values(x.astype(float64)));
 }

@@ -92,6 +92,23 @@ TEST_CASE("The gradients of a residual stream are added up beside layer norm's",
   CHECK(adding(with_sums(in, layers(3, true), cpu())) == 0);
 }
 
+TEST_CASE("A sum whose norm has it as a parameter, too, stays apart", "[graph][norm]") {
+  SLUICE_NEEDS_GPU_KERNELS();
+  const Arrays in{random_array({8}, 1, -2, 2), random_array({8}, 2, -2, 2)};
+  const auto taken = [&](bool itself) {
+    Tracer tracer;
+    const Arrays given = abstract_inputs(tracer, in, gpu(0));
+    const Graph made = with_norm_sums(without_dead_code(tracer.trace([&] {
+      const NDArray sum = given[0] + given[1];
+      return Arrays{layer_norm(sum, itself ? sum : given[0], given[1]), sum};
+    })));
+    verify(made);
+    return count(made, "add_layer_norm");
+  };
+  CHECK(taken(false) == 1);
+  CHECK(taken(true) == 0);
+}
+
 TEST_CASE("Rows that no registers hold keep their sums apart", "[graph][norm]") {
   SLUICE_NEEDS_GPU_KERNELS();
   const auto taken = [](std::int64_t units, std::int64_t rows) {
