@@ -87,8 +87,8 @@ void require_sequences(const NDArray& x, const char* what) {
 // To itself; what was put in the attention's place is told that query, key and value are.
 NDArray attended_behind(const Child<MultiHeadAttention>& attention, const NDArray& x, const NDArray& mask) {
   const auto* const own = dynamic_cast<const MultiHeadAttention*>(&*Child<>(attention));
-  const bool takes_two = mask.defined() && own != nullptr && typeid(*own) == typeid(MultiHeadAttention) && !own->is_rotary() &&
-                         sluice::detail::unseen_shape(mask).ndim() == 4;
+  const bool takes_two = mask.defined() && own != nullptr && typeid(*own) == typeid(MultiHeadAttention) &&
+                         !own->is_rotary() && sluice::detail::unseen_shape(mask).ndim() == 4;
   return takes_two ? attention({x, mask})[0] : attention({x, x, x, mask})[0];
 }
 

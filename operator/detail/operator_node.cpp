@@ -154,8 +154,8 @@ std::vector<NDArray> OperatorNode::pull(std::span<const NDArray> output_grads) {
   return result;
 }
 
-// A cast keeps nothing, and that of a variable may be part of several programs (amp::autocast()): it is not used up. Nor
-// are a variable's pieces, which as slices would be gone back through one by one.
+// A cast keeps nothing, and that of a variable may be part of several programs (amp::autocast()): it is not used up.
+// Nor are a variable's pieces, which as slices would be gone back through one by one.
 void OperatorNode::release_saved() noexcept {
   const autograd::Node* const from = inputs.empty() ? nullptr : inputs[0].node.get();
   if ((&op_ == &k_cast || &op_ == &k_split) && from != nullptr && from->inputs.empty() && !from->spent) {
