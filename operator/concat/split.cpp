@@ -2,18 +2,14 @@
 #include <algorithm>
 #include <limits>
 #include <optional>
-#include <utility>
 #include <vector>
 
 #include <sluice/operator/concat/concat.h>
 #include <sluice/operator/concat/kernels.h>
 #include <sluice/operator/detail/beside_batch.h>
 #include <sluice/operator/detail/operator_node.h>
-#include <sluice/operator/elementwise/elementwise.h>
 #include <sluice/operator/invoke.h>
 #include <sluice/operator/normalise.h>
-#include <sluice/operator/sink.h>
-#include <sluice/operator/view/attributes.h>
 
 namespace sluice {
 
@@ -35,7 +31,6 @@ struct SplitAttributes {
 
 Specs infer_split(const Operator& op, std::span<const ArraySpec> inputs, const Attributes& attributes);
 Arrays pieces_of(std::span<const NDArray> inputs, const Attributes& attributes, SourceLocation site);
-Arrays split_gradient(const GradientCall& call);
 
 std::vector<NDArray> pieces(const NDArray& x, SplitAttributes how, SourceLocation site) {
   const Arrays made = invoke(k_split, std::span(&x, 1), Attributes::of(std::move(how)), site);
@@ -51,7 +46,6 @@ constinit const Operator k_split = {
     .normalise = detail::normalise_axis<SplitAttributes>,
     .infer = infer_split,
     .composition = pieces_of,
-    .gradient = split_gradient,
 };
 
 namespace {
@@ -90,61 +84,26 @@ Specs infer_split(const Operator& op, std::span<const ArraySpec> inputs, const A
   return specs;
 }
 
-using Range = std::pair<std::int64_t, std::int64_t>;
-
-/// Where pieces begin and end, as slices say it; `extent()` is asked where they are equal parts.
-template <class Extent>
-std::vector<Range> ranges_of(const SplitAttributes& a, Extent&& extent) {
-  std::vector<Range> ranges;
-  const std::int64_t each = a.parts ? extent() / *a.parts : 0;
-  for (std::int64_t i = 0; i < a.parts.value_or(0); ++i)
-    ranges.emplace_back(i * each, (i + 1) * each);
-  if (a.parts)
-    return ranges;
-  std::int64_t begin = 0;
-  for (const std::int64_t end : a.indices)
-    ranges.emplace_back(std::exchange(begin, end), end);
-  ranges.emplace_back(begin, std::numeric_limits<std::int64_t>::max());
-  return ranges;
-}
-
 Arrays pieces_of(std::span<const NDArray> inputs, const Attributes& attributes, SourceLocation site) {
+  constexpr std::int64_t to_the_end = std::numeric_limits<std::int64_t>::max();
   const auto& a = attributes.as<SplitAttributes>();
   const NDArray& x = inputs[0];
   const int axis = static_cast<int>(a.axis);
   infer_split(k_split, detail::specs_of(inputs), attributes);
   Arrays pieces;
   const auto extent = [&] { return axis == 0 ? x.shape()[0] : detail::extents_beside_batch(x)[axis]; };
-  for (const auto& [begin, end] : ranges_of(a, extent))
+  const std::int64_t each = a.parts ? extent() / *a.parts : 0;
+  for (std::int64_t i = 0; i < a.parts.value_or(0); ++i)
+    pieces.push_back(x.slice(axis, i * each, (i + 1) * each, 1, site));
+  if (a.parts)
+    return pieces;
+  std::int64_t begin = 0;
+  for (const std::int64_t end : a.indices) {
     pieces.push_back(x.slice(axis, begin, end, 1, site));
-  return pieces;
-}
-
-// Whatever the extent is, does each entry belong to one piece?
-bool covers_once(const SplitAttributes& a) {
-  return a.parts || (std::is_sorted(a.indices.begin(), a.indices.end()) && (a.indices.empty() || a.indices[0] >= 0));
-}
-
-// Side by side again, or each among zeros.
-Arrays split_gradient(const GradientCall& call) {
-  const auto& a = call.attributes.as<SplitAttributes>();
-  const auto heads = call.output_grads;
-  const int axis = static_cast<int>(a.axis);
-  const SourceLocation site = SourceLocation::current();
-  const bool all = std::all_of(heads.begin(), heads.end(), [](const NDArray& head) { return head.defined(); });
-  if (all && heads.size() > 1 && covers_once(a))
-    return {concat(heads, axis, site)};
-  const std::vector<Range> ranges = ranges_of(a, [&] { return call.input_specs[0].shape[axis]; });
-  NDArray sum;
-  for (std::size_t i = 0; i < ranges.size(); ++i) {
-    if (!heads[i].defined())
-      continue;
-    const detail::SliceAttributes place{axis, ranges[i].first, ranges[i].second, 1};
-    const NDArray whole = shape_only(call.input_specs[0]);
-    const NDArray placed = invoke_one(detail::k_unslice, {heads[i], whole}, Attributes::of(place), site);
-    sum = sum.defined() ? add(sum, placed, site) : placed;
+    begin = end;
   }
-  return {sum};
+  pieces.push_back(x.slice(axis, begin, to_the_end, 1, site));
+  return pieces;
 }
 
 }  // namespace

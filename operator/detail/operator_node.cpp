@@ -3,7 +3,6 @@
 
 #include <sluice/ndarray/detail/array_object.h>
 #include <sluice/ndarray/detail/free_list.h>
-#include <sluice/operator/concat/kernels.h>
 #include <sluice/operator/detail/kernel_task.h>
 #include <sluice/operator/detail/operator_node.h>
 #include <sluice/operator/view/attributes.h>
@@ -155,10 +154,9 @@ std::vector<NDArray> OperatorNode::pull(std::span<const NDArray> output_grads) {
 }
 
 // A cast keeps nothing, and that of a variable may be part of several programs (amp::autocast()): it is not used up.
-// Nor are a variable's pieces, which as slices would be gone back through one by one.
 void OperatorNode::release_saved() noexcept {
   const autograd::Node* const from = inputs.empty() ? nullptr : inputs[0].node.get();
-  if ((&op_ == &k_cast || &op_ == &k_split) && from != nullptr && from->inputs.empty() && !from->spent) {
+  if (&op_ == &k_cast && from != nullptr && from->inputs.empty() && !from->spent) {
     spent = false;
     return;
   }
