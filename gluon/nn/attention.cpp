@@ -117,13 +117,15 @@ NDArray MultiHeadAttention::attended_at_once(
   if (!turns_)
     return packed_attention(qkv, num_heads_, kv_heads_, how, site);
   const std::int64_t of_keys = num_heads_ * width_, of_values = of_keys + kv_heads_ * width_;
-  const std::vector<NDArray> parts = split(qkv, {of_keys, of_values}, 2, site);
+  // Slices, which graphs know to be views.
+  const auto part = [&](std::int64_t begin, std::int64_t end) { return qkv.slice(2, begin, end, 1, site); };
   const auto turned = [&](const NDArray& x, std::int64_t heads) {
     const NDArray apart = split_heads(x, heads, site);
     return positions.defined() ? rotary_(apart, positions) : rotary_(apart);
   };
-  const NDArray q = turned(parts[0], num_heads_), k = turned(parts[1], kv_heads_);
-  return join_heads(scaled_dot_product_attention(q, k, split_heads(parts[2], kv_heads_, site), how, site), site);
+  const NDArray q = turned(part(0, of_keys), num_heads_), k = turned(part(of_keys, of_values), kv_heads_);
+  const NDArray v = split_heads(part(of_values, of_values + kv_heads_ * width_), kv_heads_, site);
+  return join_heads(scaled_dot_product_attention(q, k, v, how, site), site);
 }
 
 KeyValueCache MultiHeadAttention::make_cache(std::int64_t batch, std::int64_t length, Device device) const {

@@ -111,10 +111,11 @@ void check_attention_operands(const Operator& op, std::span<const ArraySpec> inp
 
 Arrays packed_apart(const NDArray& packed, std::int64_t kv_heads, SourceLocation site) {
   const std::int64_t heads = extents_beside_batch(packed)[2] - 2 * kv_heads;
-  Arrays apart;
-  for (const NDArray& part : split(packed, {heads, heads + kv_heads}, 2, site))
-    apart.push_back(part.swapaxes(1, 2, site));
-  return apart;
+  // Slices, which graphs know to be views; pieces of split() are arrays of their own there.
+  const auto part = [&](std::int64_t begin, std::int64_t end) {
+    return packed.slice(2, begin, end, 1, site).swapaxes(1, 2, site);
+  };
+  return {part(0, heads), part(heads, heads + kv_heads), part(heads + kv_heads, heads + 2 * kv_heads)};
 }
 
 NDArray attention_composed(const ComposedAttention& given, SourceLocation site) {
