@@ -7,7 +7,6 @@
 #include <sluice/ndarray/create.h>
 #include <sluice/ndarray/detail/shape_watch.h>
 #include <sluice/operator/attention/attention.h>
-#include <sluice/operator/concat/concat.h>
 #include <sluice/operator/elementwise/elementwise.h>
 
 namespace sluice::gluon::nn {
