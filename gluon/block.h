@@ -212,10 +212,11 @@ class SLUICE_API Block {
   /// caller does. They stay until the handle says otherwise. Throws ValueError for an empty function.
   ///
   /// A hybridized block calls its own forward hooks around its graph, at each call. Where it has op hooks, or a layer
-  /// inside it has any hook, it runs by hand as long as they are there, with the same values: Gluon's would not see
-  /// those layers. What is traced calls no hooks, for its arrays have no values: TrainStep, Predictor, export_to(),
-  /// summary(), bodies of loops. Registering changes the block, so that nobody may call it meanwhile; detaching does
-  /// not.
+  /// inside it has any hook, it runs by hand as long as they are there: Gluon's would not see those layers. Values are
+  /// the same, up to rounding where a block computes at once what hooked layers compute one by one
+  /// (nn::MultiHeadAttention). What is traced calls no hooks, for its arrays have no values: TrainStep, Predictor,
+  /// export_to(), summary(), bodies of loops. Registering changes the block, so that nobody may call it meanwhile;
+  /// detaching does not.
   HookHandle register_forward_pre_hook(ForwardPreHook hook);
   HookHandle register_forward_hook(ForwardHook hook);
   HookHandle register_op_hook(OpHook hook, bool monitor_all = false);

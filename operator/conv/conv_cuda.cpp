@@ -117,6 +117,10 @@ bool with_epilogue(
     first_layer_forward_gpu(call.queue, g, data, then);
     return true;
   }
+  if (is_strip_tiled(ConvolutionPass::forward, g, order, data)) {
+    convolution_by_strips(call.queue, ConvolutionPass::forward, g, data, then.relu);
+    return true;
+  }
   if (!is_tiled(call.queue, g, order, data, then))
     return false;
   convolution_by_tiles(call.queue, g, data, then);
@@ -137,8 +141,6 @@ void convolution_gpu(const KernelCall& call) {
   const ConvolutionData data{call.inputs[0].data, call.inputs[1].data, call.outputs[0].data, bias};
   if (is_shallow(g, ConvolutionPass::forward))
     return shallow_forward_gpu(call.queue, g, order_in(call), data, relu);
-  if (is_strip_tiled(ConvolutionPass::forward, g, order_in(call), data) && is_measured(call.queue))
-    return convolution_by_strips(call.queue, ConvolutionPass::forward, g, data, relu);
   if ((bias != nullptr || relu) && with_epilogue(call, g, data, {.relu = relu, .bias = bias}))
     return;
   run_pass(call, ConvolutionPass::forward, g, data);

@@ -4,6 +4,7 @@
 #include <sluice/ndarray/early_start.cuh>
 #include <sluice/ndarray/neighbours.cuh>
 #include <sluice/ndarray/strided.cuh>
+#include <sluice/operator/conv/image_rows.cuh>
 #include <sluice/operator/conv/strip_tiles.h>
 #include <sluice/operator/conv/tensor_tiles.h>
 #include <sluice/operator/library/launch.cuh>
@@ -18,29 +19,17 @@ constexpr int k_lanes = 32, k_least_warps = 4, k_most_warps = 20, k_step = 8, k_
 constexpr int k_high = 2, k_wide = k_strip_columns / 8, k_rows = 16 * k_high;  // tiles, and pixels, of a warp
 constexpr int k_room = 224 << 10;
 
-struct Strips {
-  const float *x, *weight, *bias;
-  float* y;
-  int height, width, inputs, out_height, out_width, outputs, kernel[2], pad[2];
-  int rows, strips_each, columns;  // of a strip; strips of an image; outputs of a block
-  int pitch, weight_pitch, x_at;   // in floats: from pixel to pixel, from row to row of the weight, and where x begins
-  bool relu;
-  Divider<std::int32_t> pieces, weight_pieces, weight_rows,
-      columns_read;  // of a pixel; a row of the weight; a tap; across
-  __device__ int across() const { return out_width - 1 + kernel[1]; }
-  __device__ int taps() const { return kernel[0] * kernel[1]; }
-};
+struct Strips : ImageRows {
+  const float *x = nullptr, *weight = nullptr, *bias = nullptr;
+  float* y = nullptr;
+  int columns = 0;  // outputs of a block
+  // In floats: from pixel to pixel, from row to row of the weight, and where x begins.
+  int pitch = 0, weight_pitch = 0, x_at = 0;
+  bool relu = false;
+  Divider<std::int32_t> pieces, weight_pieces;      // of a pixel, of a row of the weight
+  Divider<std::int32_t> weight_rows, columns_read;  // of a tap, across()
 
-// What a block makes.
-struct Strip {
-  std::int64_t image;
-  int first, rows, pixels;
-
-  __device__ explicit Strip(const Strips& p)
-      : image(static_cast<int>(blockIdx.x) / p.strips_each),
-        first(static_cast<int>(blockIdx.x) % p.strips_each * p.rows),
-        rows(p.out_height - first < p.rows ? p.out_height - first : p.rows),
-        pixels(rows * p.out_width) {}
+  Strips(const ConvolutionGeometry& g, std::int64_t of_strip) : ImageRows(g, of_strip) {}
 };
 
 // Rows of the weight: of a tap and an output its inputs, or, turned, of a tap and an input the block's outputs, where
@@ -158,7 +147,7 @@ template <bool Turned>
 __global__ void __launch_bounds__(k_most_warps* k_lanes) strip_tiles_kernel(Strips p) {
   start_early();
   auto* const room = reinterpret_cast<float*>(shared_room<k_room>());
-  const Strip strip(p);
+  const Strip strip(p, static_cast<int>(blockIdx.x));
   fetch_weight<Turned>(p, room);
   fetch_pixels(p, strip, room + p.x_at);
   end_fetches();
@@ -177,33 +166,22 @@ __global__ void __launch_bounds__(k_most_warps* k_lanes) strip_tiles_kernel(Stri
 Strips strips_of(ConvolutionPass pass, const StripPlan& plan, const ConvolutionData& d, bool relu) {
   const ConvolutionGeometry& g = plan.as;
   const bool turned = pass == ConvolutionPass::backward_data;
-  const auto narrow = [](std::int64_t number) { return static_cast<int>(number); };
-  const std::int64_t pitch = turned ? strip_turned_pitch(plan.columns) : strip_pitch(g.inputs);
-  const std::int64_t taps = g.kernel[0] * g.kernel[1];
-  return {
-      .x = static_cast<const float*>(turned ? d.y : d.x),
-      .weight = static_cast<const float*>(d.weight),
-      .bias = static_cast<const float*>(d.bias),
-      .y = static_cast<float*>(turned ? d.x : d.y),
-      .height = narrow(g.in[0]),
-      .width = narrow(g.in[1]),
-      .inputs = narrow(g.inputs),
-      .out_height = narrow(g.out[0]),
-      .out_width = narrow(g.out[1]),
-      .outputs = narrow(g.outputs),
-      .kernel = {narrow(g.kernel[0]), narrow(g.kernel[1])},
-      .pad = {narrow(g.pad[0]), narrow(g.pad[1])},
-      .rows = narrow(plan.rows),
-      .strips_each = narrow(parts_of(g.out[0], plan.rows)),
-      .columns = narrow(plan.columns),
-      .pitch = narrow(strip_pitch(g.inputs)),
-      .weight_pitch = narrow(pitch),
-      .x_at = narrow(taps * (turned ? g.inputs : plan.columns) * pitch),
-      .relu = relu,
-      .pieces = Divider<std::int32_t>(g.inputs / k_piece),
-      .weight_pieces = Divider<std::int32_t>((turned ? plan.columns : g.inputs) / k_piece),
-      .weight_rows = Divider<std::int32_t>(turned ? g.inputs : plan.columns),
-      .columns_read = Divider<std::int32_t>(g.out[1] - 1 + g.kernel[1])};
+  const std::int64_t high = turned ? g.inputs : plan.columns, wide = turned ? plan.columns : g.inputs;
+  Strips p(g, plan.rows);
+  p.x = static_cast<const float*>(turned ? d.y : d.x);
+  p.weight = static_cast<const float*>(d.weight);
+  p.bias = static_cast<const float*>(d.bias);
+  p.y = static_cast<float*>(turned ? d.x : d.y);
+  p.columns = Strips::narrow(plan.columns);
+  p.pitch = Strips::narrow(strip_pitch(g.inputs));
+  p.weight_pitch = Strips::narrow(turned ? strip_turned_pitch(plan.columns) : strip_pitch(g.inputs));
+  p.x_at = Strips::narrow(g.kernel[0] * g.kernel[1] * high * p.weight_pitch);
+  p.relu = relu;
+  p.pieces = Divider<std::int32_t>(g.inputs / k_piece);
+  p.weight_pieces = Divider<std::int32_t>(wide / k_piece);
+  p.weight_rows = Divider<std::int32_t>(high);
+  p.columns_read = Divider<std::int32_t>(g.out[1] - 1 + g.kernel[1]);
+  return p;
 }
 
 void run(

@@ -5,6 +5,7 @@
 
 #include <sluice/ndarray/early_start.cuh>
 #include <sluice/ndarray/neighbours.cuh>
+#include <sluice/operator/conv/image_rows.cuh>
 #include <sluice/operator/conv/tensor_tiles.h>
 #include <sluice/operator/conv/weight_tiles.h>
 #include <sluice/operator/library/launch.cuh>
@@ -22,27 +23,19 @@ constexpr int k_head_pitch = k_weight_head_pitch, k_value_pitch = k_weight_value
 constexpr int k_stages = 2, k_room = k_stages * (56 << 10), k_piece = k_piece_bytes / 4;
 constexpr int k_high = k_outputs / 16, k_wide = k_inputs / 8;  // tiles of a tensor core's product
 
-struct WeightTiles {
-  const float *x, *dy;
-  float* to;  // of each block that shares the rows: a weight
-  int height, width, inputs, out_height, out_width, outputs, kernel[2], pad[2];
-  int rows, strips_each, strips;  // rows of a strip; strips of an image, and of all
-  int values_at, stage;           // in floats: where x begins behind dy, and what a stage has
-  __device__ int across() const { return out_width - 1 + kernel[1]; }
+struct WeightTiles : ImageRows {
+  const float *x = nullptr, *dy = nullptr;
+  float* to = nullptr;           // of each block that shares the rows: a weight
+  int strips = 0;                // of all images
+  int values_at = 0, stage = 0;  // in floats: where x begins behind dy, and what a stage has
+
+  WeightTiles(const ConvolutionGeometry& g, std::int64_t of_strip) : ImageRows(g, of_strip) {}
 };
 
-// What a block works on next: rows of one image.
-struct Strip {
-  std::int64_t image;
-  int first, rows, pixels;
-
-  __device__ Strip(const WeightTiles& p, int at)
-      : image(at / p.strips_each),
-        first((at - static_cast<int>(image) * p.strips_each) * p.rows),
-        rows(p.out_height - first < p.rows ? p.out_height - first : p.rows),
-        pixels(rows * p.out_width) {}
-  __device__ int steps() const { return (pixels + k_step - 1) / k_step; }
-};
+// Of pixels that are multiplied at once.
+__device__ int steps_of(const Strip& strip) {
+  return (strip.pixels + k_step - 1) / k_step;
+}
 
 __device__ void fetch_heads(const WeightTiles& p, const Strip& strip, float* to) {
   constexpr int k_pieces = k_outputs / k_piece;
@@ -50,7 +43,7 @@ __device__ void fetch_heads(const WeightTiles& p, const Strip& strip, float* to)
             beside = static_cast<int>(blockDim.x) / k_pieces;
   const float* const from = p.dy + (strip.image * p.out_height + strip.first) * p.out_width * p.outputs +
                             static_cast<int>(blockIdx.y) * k_outputs + piece;
-  for (int pixel = static_cast<int>(threadIdx.x) / k_pieces; pixel < strip.steps() * k_step; pixel += beside) {
+  for (int pixel = static_cast<int>(threadIdx.x) / k_pieces; pixel < steps_of(strip) * k_step; pixel += beside) {
     const bool there = pixel < strip.pixels;
     fetch_piece(
         to + pixel * k_head_pitch + piece,
@@ -112,7 +105,7 @@ __device__ void add_strip(const WeightTiles& p, const Strip& strip, const float*
   int heads = stage + quarter * k_head_pitch + eighth;
   Place near(p, strip, warp, quarter), far(p, strip, warp, quarter + 4);
 #pragma unroll 2
-  for (int step = 0; step < strip.steps(); ++step) {
+  for (int step = 0; step < steps_of(strip); ++step) {
     std::uint32_t a[k_high][4], b[k_wide][2];
     const int beside[] = {values + near.at(), values + far.at()};
 #pragma unroll
@@ -138,7 +131,7 @@ __device__ void add_strip(const WeightTiles& p, const Strip& strip, const float*
 
 __device__ void write_sums(const WeightTiles& p, const Sums& sums) {
   const int lane = static_cast<int>(threadIdx.x) % k_lanes, tap = static_cast<int>(threadIdx.x) / k_lanes;
-  const int taps = p.kernel[0] * p.kernel[1], column = static_cast<int>(blockIdx.z) * k_inputs + lane % 4 * 2;
+  const int taps = p.taps(), column = static_cast<int>(blockIdx.z) * k_inputs + lane % 4 * 2;
   const std::int64_t first = static_cast<std::int64_t>(blockIdx.x) * p.outputs + blockIdx.y * k_outputs + lane / 4;
 #pragma unroll
   for (int i = 0; i < k_high; ++i) {
@@ -211,26 +204,14 @@ __global__ void __launch_bounds__(k_quads* k_slices)
 
 WeightTiles tiles_of(const ConvolutionGeometry& g, const ConvolutionData& d) {
   const WeightStrip strip = weight_strip(g);
-  const std::int64_t pixels = parts_of(strip.rows * g.out[1], k_step) * k_step;
-  const auto narrow = [](std::int64_t number) { return static_cast<int>(number); };
-  const std::int64_t each = parts_of(g.out[0], strip.rows);
-  return {
-      .x = static_cast<const float*>(d.x),
-      .dy = static_cast<const float*>(d.y),
-      .to = static_cast<float*>(d.weight),
-      .height = narrow(g.in[0]),
-      .width = narrow(g.in[1]),
-      .inputs = narrow(g.inputs),
-      .out_height = narrow(g.out[0]),
-      .out_width = narrow(g.out[1]),
-      .outputs = narrow(g.outputs),
-      .kernel = {narrow(g.kernel[0]), narrow(g.kernel[1])},
-      .pad = {narrow(g.pad[0]), narrow(g.pad[1])},
-      .rows = narrow(strip.rows),
-      .strips_each = narrow(each),
-      .strips = narrow(each * g.images),
-      .values_at = narrow(pixels * k_head_pitch),
-      .stage = narrow(strip.bytes / static_cast<std::int64_t>(sizeof(float)))};
+  WeightTiles p(g, strip.rows);
+  p.x = static_cast<const float*>(d.x);
+  p.dy = static_cast<const float*>(d.y);
+  p.to = static_cast<float*>(d.weight);
+  p.strips = WeightTiles::narrow(p.strips_each * g.images);
+  p.values_at = WeightTiles::narrow(parts_of(strip.rows * g.out[1], k_step) * k_step * k_head_pitch);
+  p.stage = WeightTiles::narrow(strip.bytes / static_cast<std::int64_t>(sizeof(float)));
+  return p;
 }
 
 void run(const Queue& queue, const ConvolutionGeometry& g, const ConvolutionData& data) {
