@@ -204,6 +204,34 @@ __global__ void __launch_bounds__(k_group_block) row_kernel(R op, Rows rows) {
   }
 }
 
+/// What is left to do of a row once a group's threads have it in registers, vector p in `kept[p]`.
+template <int V, int P, class R, class Kept>
+__device__ void finish_in_registers(
+    const R& op, Kept (&kept)[P], const Group& group, int width, int vectors, std::int64_t row, std::int64_t offset) {
+  auto total = op.start(offset);
+#pragma unroll
+  for (int p = 0; p < P; ++p)
+    op.take(total, widened(kept[p]), (group.lane + p * width) * V);
+  total = join_group(total, width, [&op](const auto& a, const auto& b) { return op.join(a, b); });
+  const auto write = [&](const auto& told) {
+#pragma unroll
+    for (int p = 0; p < P; ++p) {
+      if (const int i = group.lane + p * width; i < vectors)
+        store_row<V>(op, told, widened(kept[p]), offset, 1, i);
+    }
+  };
+  if constexpr (R::k_twice) {
+    auto second = op.start_again(total);
+#pragma unroll
+    for (int p = 0; p < P; ++p)
+      op.take_again(second, widened(kept[p]), total, (group.lane + p * width) * V);
+    second = join_group(second, width, [&op](const auto& a, const auto& b) { return op.join_again(a, b); });
+    write(op.finish(row, offset, total, second, group.lane == 0));
+  } else {
+    write(op.finish(row, offset, total, group.lane == 0));
+  }
+}
+
 /// A row lies in the registers of its group: one pass over the memory, with P loads an operand and thread under way.
 /// Where a row ends sooner there is R::k_absent, which changes no total.
 template <int V, int P, class R>
@@ -229,28 +257,7 @@ __global__ void __launch_bounds__(k_group_block, R::blocks_at_least(P* V)) row_i
         kept[p] = loaded[p];
       }
     }
-    auto total = op.start(offset);
-#pragma unroll
-    for (int p = 0; p < P; ++p)
-      op.take(total, widened(kept[p]), (group.lane + p * rows.width) * V);
-    total = join_group(total, rows.width, [&op](const auto& a, const auto& b) { return op.join(a, b); });
-    const auto write = [&](const auto& told) {
-#pragma unroll
-      for (int p = 0; p < P; ++p) {
-        if (const int i = group.lane + p * rows.width; i < vectors)
-          store_row<V>(op, told, widened(kept[p]), offset, 1, i);
-      }
-    };
-    if constexpr (R::k_twice) {
-      auto second = op.start_again(total);
-#pragma unroll
-      for (int p = 0; p < P; ++p)
-        op.take_again(second, widened(kept[p]), total, (group.lane + p * rows.width) * V);
-      second = join_group(second, rows.width, [&op](const auto& a, const auto& b) { return op.join_again(a, b); });
-      write(op.finish(row, offset, total, second, group.lane == 0));
-    } else {
-      write(op.finish(row, offset, total, group.lane == 0));
-    }
+    finish_in_registers<V>(op, kept, group, rows.width, vectors, row, offset);
   }
 }
 

@@ -30,7 +30,11 @@ SLUICE_HD inline float minus(float a, float b) noexcept {
 #endif
 }
 SLUICE_HD inline float plus(float a, float b) noexcept {
-  return minus(a, -b);
+#ifdef __CUDA_ARCH__
+  return __fadd_rn(a, b);
+#else
+  return a + b;
+#endif
 }
 SLUICE_HD inline double minus(double a, double b) noexcept {
 #ifdef __CUDA_ARCH__
@@ -39,9 +43,12 @@ SLUICE_HD inline double minus(double a, double b) noexcept {
   return a - b;
 #endif
 }
-
 SLUICE_HD inline double plus(double a, double b) noexcept {
-  return minus(a, -b);
+#ifdef __CUDA_ARCH__
+  return __dadd_rn(a, b);
+#else
+  return a + b;
+#endif
 }
 
 }  // namespace sluice::detail

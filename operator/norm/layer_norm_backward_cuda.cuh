@@ -3,6 +3,7 @@
 // The gradient of a row on a GPU.
 #include <sluice/operator/library/tensor_core.cuh>
 #include <sluice/operator/norm/layer_norm_cuda.cuh>
+#include <sluice/operator/times_plus.h>
 
 namespace sluice::detail {
 
@@ -153,15 +154,6 @@ struct NormBackwardRow {
   }
 };
 
-/// a + b, a rounded before.
-__device__ inline float sum_of(float a, float b) {
-#ifdef __CUDA_ARCH__
-  return __fadd_rn(a, b);
-#else
-  return a + b;
-#endif
-}
-
 /// The same, which adds another gradient to dx and rounds the sum too, each as a call of its own would.
 template <class T>
 struct NormBackwardSumRow : NormBackwardRow<T, NormParametersAre::vectors> {
@@ -198,7 +190,7 @@ struct NormBackwardSumRow : NormBackwardRow<T, NormParametersAre::vectors> {
     Neighbours<T, V> made = this->gradient(values, row, means, i);
 #pragma unroll
     for (int j = 0; j < V; ++j)
-      made.at[j] = sum_of(made.at[j], beside.at[j]);
+      made.at[j] = plus(made.at[j], beside.at[j]);  // made is rounded before
     reinterpret_cast<Neighbours<T, V>*>(this->dx + offset)[i] = made;
     if (rounded == nullptr)
       return;

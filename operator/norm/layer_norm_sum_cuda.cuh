@@ -74,28 +74,7 @@ __global__ void __launch_bounds__(k_group_block, R::blocks_at_least(P* k_neighbo
     const std::int64_t offset = row * rows.pitch;
     AddendsLoaded<V, P, B> kept(of, offset, group, rows.width, vectors);
     kept.add(of, offset, group, rows.width, vectors);
-    auto total = op.start(offset);
-#pragma unroll
-    for (int p = 0; p < P; ++p)
-      op.take(total, widened(kept.a[p]), (group.lane + p * rows.width) * V);
-    total = join_group(total, rows.width, [&op](const auto& a, const auto& b) { return op.join(a, b); });
-    const auto write = [&](const auto& told) {
-#pragma unroll
-      for (int p = 0; p < P; ++p) {
-        if (const int i = group.lane + p * rows.width; i < vectors)
-          store_row<V>(op, told, widened(kept.a[p]), offset, 1, i);
-      }
-    };
-    if constexpr (R::k_twice) {
-      auto second = op.start_again(total);
-#pragma unroll
-      for (int p = 0; p < P; ++p)
-        op.take_again(second, widened(kept.a[p]), total, (group.lane + p * rows.width) * V);
-      second = join_group(second, rows.width, [&op](const auto& a, const auto& b) { return op.join_again(a, b); });
-      write(op.finish(row, offset, total, second, group.lane == 0));
-    } else {
-      write(op.finish(row, offset, total, group.lane == 0));
-    }
+    finish_in_registers<V>(op, kept.a, group, rows.width, vectors, row, offset);
   }
 }
 
