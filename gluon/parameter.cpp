@@ -211,7 +211,9 @@ bool Parameter::is_initialized() const noexcept {
 bool Parameter::has_initializer() const noexcept {
   return state_->options.init != nullptr;
 }
+// What is deferred another thread's first call may complete meanwhile.
 bool Parameter::is_deferred() const noexcept {
+  const std::lock_guard hold(state_->completing);
   return state_->waiting.has_value();
 }
 

@@ -4,6 +4,7 @@
 #include <sluice/engine/error.h>
 #include <sluice/gluon/detail/mixed_types.h>
 #include <sluice/gluon/nn/dense.h>
+#include <sluice/ndarray/detail/shape_watch.h>
 #include <sluice/operator/autocast.h>
 #include <sluice/operator/concat/concat.h>
 #include <sluice/operator/matmul/matmul.h>
@@ -75,14 +76,22 @@ bool Dense::goes_beside(const Dense& first) const {
   return !flatten_ && !fused_relu_ && activation_ == nullptr && (bias_ == nullptr) == (first.bias_ == nullptr);
 }
 
+// Asked in this order: what is no longer deferred is there, whoever has completed it.
+bool Dense::would_take(const NDArray& x) const {
+  const Shape& shape = sluice::detail::unseen_shape(x);  // but for the batch's extent, the first one
+  const std::int64_t features = shape.ndim() > 1 ? shape.back() : 0;
+  if (weight_.is_deferred())
+    return features > 0;
+  return weight_.is_initialized() && gluon::detail::goes_with(x, weight_.data()) &&
+         weight_.data().shape().back() == features && weight_.data().device() == x.device();
+}
+
 // Weights that autocast() would cast are converted as they are placed: one pass, not a second one over the whole.
 NDArray Dense::side_by_side(std::span<const Dense* const> layers, const NDArray& x, SourceLocation site) {
   for (const Dense* const layer : layers) {
     if (layer == nullptr || !layer->goes_beside(*layers[0]))
       return {};
-    // What a layer refuses it refuses when it is called itself, by its own name.
-    const Parameter& weight = layer->weight_;
-    if (weight.is_initialized() ? !gluon::detail::goes_with(x, weight.data()) : !weight.is_deferred())
+    if (!layer->would_take(x))
       return {};
   }
   Arrays weights, biases;

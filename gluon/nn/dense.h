@@ -37,6 +37,8 @@ class SLUICE_API Dense : public Block {
   /// takes more than that: for null, an activation, flatten, biases that some have, weights of several types.
   static NDArray side_by_side(std::span<const Dense* const> layers, const NDArray& x, SourceLocation site);
   bool goes_beside(const Dense& first) const;
+  /// False where the layer would refuse x, which it is to say itself, by its own name.
+  bool would_take(const NDArray& x) const;
   /// Completes and checks it.
   const NDArray& weight_for(const NDArray& x) const;
   void complete(const NDArray& x) const;

@@ -111,7 +111,7 @@ void check_attention_operands(const Operator& op, std::span<const ArraySpec> inp
 
 Arrays packed_apart(const NDArray& packed, std::int64_t kv_heads, SourceLocation site) {
   const std::int64_t heads = extents_beside_batch(packed)[2] - 2 * kv_heads;
-  // Slices, which graphs know to be views; pieces of split() are arrays of their own there.
+  // Slices, which graphs know to be views.
   const auto part = [&](std::int64_t begin, std::int64_t end) {
     return packed.slice(2, begin, end, 1, site).swapaxes(1, 2, site);
   };

@@ -27,8 +27,9 @@ struct ConvolutionOptions {
 /// element by element and pooling keep that order; operators that do not take it are given a copy. set_autotune()
 /// chooses algorithms by trial. Of half types bias and activation are part of the kernel of GPUs of capability 9.0
 /// where there is one group, outputs are a multiple of 8 and arrays begin at a multiple of 16 bytes: the result is
-/// rounded once (an infinite weight gives NaN then where it meets an image's edge). Else it is before they are added,
-/// too.
+/// rounded once. Else it is before they are added, too. Where such kernels of ours run, and those of small convolutions
+/// in TF32, what lies beside an image is multiplied as zeros: an infinite weight gives NaN at the edge, an infinite
+/// gradient NaN in the weight's.
 SLUICE_API NDArray convolution(
     const NDArray& x,
     const NDArray& weight,

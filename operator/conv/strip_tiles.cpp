@@ -52,7 +52,7 @@ bool is_strip_tiled(
     ConvolutionPass pass, const ConvolutionGeometry& g, MemoryOrder order, const ConvolutionData& data) noexcept {
   constexpr std::int64_t k_step = 8;  // channels that are multiplied at once
   if (pass == ConvolutionPass::backward_weights || !is_tf32(g.dtype) || order != MemoryOrder::channels_last ||
-      g.groups != 1 || g.is_pointwise() || g.depth() < k_least_depth)
+      g.groups != 1 || g.is_pointwise())
     return false;
   if (g.x_shape().size() == 0 || g.weight_shape().size() == 0 || g.y_shape().size() == 0)
     return false;
@@ -61,7 +61,8 @@ bool is_strip_tiled(
     if (g.stride[axis] != 1 || g.dilation[axis] != 1 || t.pad[axis] < 0 || t.pad_end[axis] < 0)
       return false;
   }
-  if (t.inputs % k_step != 0 || t.outputs % k_strip_columns != 0 || t.outputs / k_strip_columns > k_most_of_grid)
+  if (t.depth() < k_least_depth || t.inputs % k_step != 0 || t.outputs % k_strip_columns != 0 ||
+      t.outputs / k_strip_columns > k_most_of_grid)
     return false;
   if (!is_aligned(data.x) || !is_aligned(data.y) || !is_aligned(data.weight))
     return false;

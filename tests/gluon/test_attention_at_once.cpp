@@ -377,6 +377,8 @@ TEST_CASE("An encoder layer's mask may be none, and what projections refuse name
   bare.initialize(gluon::init::Xavier());
   bare(x);
   CHECK_THROWS_WITH(trained_on([&] { bare(x.astype(float64)); }), test::contains("query"));
+  CHECK_THROWS_WITH(
+      trained_on([&] { bare(x.slice(2, 1, x.shape()[2])); }), test::contains("query") && test::contains("31"));
 }
 
 TEST_CASE("Arrays that are joined as another type are what they are when they are cast", "[gluon][attention]") {

@@ -109,6 +109,27 @@ TEST_CASE("A sum whose norm has it as a parameter, too, stays apart", "[graph][n
   CHECK(taken(true) == 0);
 }
 
+TEST_CASE("A sum is not written over an addend that is the norm's gamma, too", "[graph][norm]") {
+  SLUICE_NEEDS_GPU_KERNELS();
+  const Arrays in{random_array({8}, 1, -2, 2), random_array({8}, 2, -2, 2)};
+  const auto writes_over = [&](bool itself) {
+    Tracer tracer;
+    const Arrays given = abstract_inputs(tracer, in, gpu(0));
+    const Graph made = with_norm_sums(without_dead_code(tracer.trace([&] {
+      const NDArray parts = softmax(given[0]), sum = parts + given[1];
+      return Arrays{layer_norm(sum, itself ? parts : given[0], given[1]), sum * 3};
+    })));
+    const auto norm = std::find_if(made.nodes.begin(), made.nodes.end(), [](const graph::Node& node) {
+      return node.op == &detail::add_layer_norm_op;
+    });
+    REQUIRE(norm != made.nodes.end());
+    const graph::MemoryPlan memory = graph::plan_memory(made, graph::values_apart(made), graph::Sharing::in_order);
+    return memory.slot_of[norm->inputs[0]] == memory.slot_of[norm->results.back().value];
+  };
+  CHECK(writes_over(false));
+  CHECK(!writes_over(true));
+}
+
 TEST_CASE("Rows that no registers hold keep their sums apart", "[graph][norm]") {
   SLUICE_NEEDS_GPU_KERNELS();
   const auto taken = [](std::int64_t units, std::int64_t rows) {

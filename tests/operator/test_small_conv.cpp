@@ -115,14 +115,16 @@ TEST_CASE("Which convolutions are computed by strips, and gradients of x") {
     CHECK(!taken(pass, {0, 32, 26, 26}, weight));
     CHECK(!taken(pass, {640, 32, 26, 26}, weight));           // a library's
     CHECK(!taken(pass, {1, 256, 26, 26}, {256, 256, 3, 3}));  // no room for the weight
-    CHECK(!taken(pass, {1, 64, 16000, 1}, {64, 64, 49, 1}));  // at no height, which nobody counts
+    CHECK(!taken(pass, {1, 64, 8000, 1}, {64, 64, 49, 1}));   // at no height, which nobody counts
   }
   CHECK(taken(passes[0], {2, 8, 9, 9}, {96, 8, 2, 2}));
   CHECK(!taken(passes[0], {2, 8, 9, 9}, {96, 8, 1, 3}));  // sums of 24 are not rounded for tensor cores
   CHECK(!taken(passes[0], {2, 12, 9, 9}, {96, 12, 3, 3}));
   CHECK(!taken(passes[0], {2, 32, 9, 9}, {40, 32, 3, 3}));
   CHECK(taken(passes[1], {2, 32, 9, 9}, {40, 32, 3, 3}));
-  CHECK(!taken(passes[1], x, weight, {.pad = {3, 0}}));  // beyond what turned kernels are padded by
+  CHECK(taken(passes[1], {2, 32, 9, 9}, {8, 32, 2, 2}));
+  CHECK(!taken(passes[1], {2, 32, 9, 9}, {8, 32, 1, 3}));  // its sums are of outputs: 24 again
+  CHECK(!taken(passes[1], x, weight, {.pad = {3, 0}}));    // beyond what turned kernels are padded by
   CHECK(taken(passes[0], x, weight, {.pad = {3, 0}}));
   CHECK(!taken(passes[0], {1, 8, 1, 5}, {4194304, 8, 1, 5}));  // more blocks than a grid has
   CHECK(!taken(ConvolutionPass::backward_weights, x, weight));
