@@ -248,13 +248,14 @@ void push_kernel(
     if (is_new)
       object.buffer->begin_versions();
   }
+  const auto push = [&] { engine.push(task, std::move(body), call.site); };
   if (call.destinations.empty() && op.mutated_inputs == k_none) [[likely]] {
-    engine.push(task, std::move(body), call.site);
+    push();
     return;
   }
   RaisedVersions versions;
   raise_versions(call, inputs, outputs, versions);
-  engine.push(task, std::move(body), call.site);
+  push();
   versions.pushed();
 }
 
