@@ -7,6 +7,7 @@
 #include <sluice/gluon/optimizer.h>
 #include <sluice/ndarray/autograd.h>
 #include <sluice/ndarray/create.h>
+#include <sluice/operator/call_room.h>
 #include <sluice/operator/half_types.h>
 #include <sluice/operator/sink.h>
 #include <sluice/operator/update/corrections.h>
@@ -299,7 +300,9 @@ void Optimizer::apply_guarded(Step& step) {
         step.site);
   }
   const NDArray counted = taken_.counts.defined() ? counted_by(step) : NDArray();
+  sluice::detail::CallRoom room(counted.defined() ? 1 : 0);
   apply(step);
+  room.open();
   if (counted.defined())
     taken_.counts += Operand(counted, step.site);  // in place: where the step fails they are as they were
 }

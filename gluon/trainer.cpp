@@ -10,6 +10,7 @@
 #include <sluice/ndarray/autograd.h>
 #include <sluice/ndarray/file.h>
 #include <sluice/operator/autocast.h>
+#include <sluice/operator/call_room.h>
 
 namespace sluice::gluon {
 
@@ -133,11 +134,13 @@ void Trainer::prepare_step(std::int64_t batch_size, SourceLocation site) {
 void Trainer::apply_step(SourceLocation site) {
   located("Trainer::apply_step", site, [&](SourceLocation at) {
     require(!prepared_.empty(), [] { return "no step was prepared: call prepare_step() before each run"; });
+    sluice::detail::CallRoom room(scaler_ == nullptr ? 0 : 1);  // once it was applied nothing may fail
     divided_once(prepared_, at, [&] { optimizer().update_prepared(prepared_, at); });
-    follow_scale(at);
     is_recorded_ = is_recorded_ || region_records() || sluice::detail::calls_are_taken();
     for (const auto& [name, parameter] : prepared_)
       parameter.mark_grad_used();
+    room.open();
+    follow_scale(at);
   });
 }
 
@@ -183,9 +186,11 @@ void Trainer::update(std::int64_t batch_size, bool ignore_stale_grad, SourceLoca
   optimizer();  // is there
   check_batch_size(batch_size);
   const std::vector<ParameterDict::Entry> fresh = fresh_parameters(ignore_stale_grad);
+  sluice::detail::CallRoom room(scaler_ == nullptr ? 0 : 1);  // once the step was made nothing may fail
   divided_once(fresh, site, [&] { optimizer().update(fresh, 1.0 / static_cast<double>(batch_size), site); });
   for (const auto& [name, parameter] : fresh)
     parameter.mark_grad_used();
+  room.open();
   if (!fresh.empty())
     follow_scale(site);
 }

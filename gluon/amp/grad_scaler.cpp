@@ -10,6 +10,7 @@
 #include <sluice/ndarray/autograd.h>
 #include <sluice/ndarray/create.h>
 #include <sluice/operator/autocast.h>
+#include <sluice/operator/call_room.h>
 #include <sluice/operator/elementwise/elementwise.h>
 #include <sluice/operator/sink.h>
 #include <sluice/operator/update/loss_scale.h>
@@ -200,8 +201,9 @@ void GradScaler::update(SourceLocation site) {
   });
 }
 
+// Behind a step, hence without the heap: who calls it has opened the scope in which calls are made as they are.
 void GradScaler::follow(const NDArray& guard, SourceLocation site) const {
-  const Apart apart;
+  const autograd::PauseScope unrecorded;
   const GradScalerOptions& o = state_->options;
   const NDArray scale = scale_on(guard.device());
   sluice::detail::loss_scale_update(
@@ -216,7 +218,7 @@ void GradScaler::follow(const NDArray& guard, SourceLocation site) const {
       site);
 }
 
-// In two steps: where there is no memory for one of them neither is written.
+// In two steps: where there is no memory for one of them neither is written. Who calls write() has room for its two.
 GradScaler::States GradScaler::made_of(double scale, std::int64_t clean) const {
   return {
       {k_scale, full({}, scale, {.dtype = float32, .device = state_->scale.device()})},
@@ -231,7 +233,10 @@ void GradScaler::write(const States& made) const {
 void GradScaler::set_loss_scale(double scale) const {
   check_scale(state_->options, scale);
   const Outside outside;
-  write(made_of(scale, 0));
+  const States made = made_of(scale, 0);
+  sluice::detail::CallRoom room(2);
+  room.open();
+  write(made);
 }
 
 GradScaler::States GradScaler::states() const {
@@ -250,7 +255,9 @@ void GradScaler::load_states(const States& states, const std::function<void()>& 
   check_scale(state_->options, scale);
   require(clean >= 0, [&] { return message("GradScaler: '", k_clean, "' is ", clean, ", below 0"); });
   const States made = made_of(scale, clean);
+  sluice::detail::CallRoom room(2);
   before();
+  room.open();
   write(made);
 }
 

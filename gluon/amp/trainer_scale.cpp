@@ -15,6 +15,7 @@
 #include <sluice/ndarray/create.h>
 #include <sluice/ndarray/detail/deposits.h>
 #include <sluice/operator/autocast.h>
+#include <sluice/operator/call_room.h>
 #include <sluice/operator/elementwise/elementwise.h>
 
 namespace sluice::gluon {
@@ -129,6 +130,8 @@ NDArray Trainer::step_scaled(
   NDArray kept;  // taken before the step: once that was made nothing may fail, nor while the optimizer has the scale
   if (!fresh.empty())
     kept = empty({3}, {.dtype = float64, .device = fresh[0].second.data().device()});
+  sluice::detail::CallRoom room(1);
+  const amp::AutocastScope as_they_are(std::nullopt);
   use_scale(scaler, fresh, true, site);
   try {
     step(batch_size, ignore_stale_grad, site);
@@ -139,7 +142,7 @@ NDArray Trainer::step_scaled(
   optimizer().scale_losses({});
   if (kept.defined()) {
     const autograd::PauseScope unrecorded;
-    const amp::AutocastScope as_they_are(std::nullopt);
+    room.open();
     copy_into(optimizer().last_guard(), kept, site);
   }
   return kept;

@@ -36,8 +36,9 @@ struct KeyValueCache {
 ///
 /// In training one input is multiplied by the three weights at once, as PyTorch's in_proj_weight, and so are gradients,
 /// while "query", "key" and "value" are Dense layers of that very type with the units that they had, no activation, no
-/// flatten, biases all or none, weights of one type, width and device, and no hooks are on them; otherwise, and in
-/// prediction, by one after the other, which may round otherwise.
+/// flatten, biases all or none, weights of one type, width and device, no hooks are on them, and their weights train or
+/// are frozen together, as their biases; otherwise, and in prediction, by one after the other, which may round
+/// otherwise.
 class SLUICE_API MultiHeadAttention : public Block {
  public:
   /// Throws ValueError where units do not divide into num_heads, or these into kv_heads, and for a dropout outside [0,

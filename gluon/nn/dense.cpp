@@ -72,8 +72,13 @@ NDArray Dense::forward(const NDArray& x) const {
   return activation_ == nullptr ? y : activation_(y, call_site());
 }
 
+// Joined weights have one gradient, which is computed for all of them: those that are frozen stay apart from others.
 bool Dense::goes_beside(const Dense& first) const {
-  return !flatten_ && !fused_relu_ && activation_ == nullptr && (bias_ == nullptr) == (first.bias_ == nullptr);
+  const auto trains = [](const Parameter* parameter) {
+    return parameter != nullptr && parameter->grad_req() != GradReq::null;
+  };
+  return !flatten_ && !fused_relu_ && activation_ == nullptr && (bias_ == nullptr) == (first.bias_ == nullptr) &&
+         trains(&weight_) == trains(&first.weight_) && trains(bias_) == trains(first.bias_);
 }
 
 // Asked in this order: what is no longer deferred is there, whoever has completed it.

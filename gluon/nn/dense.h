@@ -34,7 +34,8 @@ class SLUICE_API Dense : public Block {
   friend class MultiHeadAttention;
 
   /// What layers give for one input, (..., in) to (..., all units), as one product of their weights; undefined where it
-  /// takes more than that: for null, an activation, flatten, biases that some have, weights of several types.
+  /// takes more than that: for null, an activation, flatten, biases that some have, weights of several types,
+  /// parameters of which some are frozen.
   static NDArray side_by_side(std::span<const Dense* const> layers, const NDArray& x, SourceLocation site);
   bool goes_beside(const Dense& first) const;
   /// False where the layer would refuse x, which it is to say itself, by its own name.

@@ -9,6 +9,7 @@
 #include <sluice/operator/detail/call_record.h>
 #include <sluice/operator/detail/destination.h>
 #include <sluice/operator/detail/kernel_task.h>
+#include <sluice/operator/detail/raised_versions.h>
 #include <sluice/operator/gather/kernels.h>
 
 namespace sluice::detail {
@@ -165,6 +166,17 @@ const char* asked_for(const Operator& op, const Attributes& attributes) noexcept
   return asked != nullptr ? asked : op.name;
 }
 
+// Of memory that others know.
+void raise_versions(
+    const Call& call, std::span<const NDArray> inputs, const Arrays& outputs, RaisedVersions& versions) {
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    if (has(call.op.mutated_inputs, i) && !has(call.op.shape_inputs, i))
+      versions.raise(*inputs[i].object()->buffer);
+  }
+  for (std::size_t i = 0; i < outputs.size() && !call.destinations.empty(); ++i)
+    versions.raise(*outputs[i].object()->buffer);
+}
+
 }  // namespace
 
 Arrays kernel_outputs(const Call& call, const Specs& specs, MemoryOrder order, Engine& engine) {
@@ -227,8 +239,6 @@ void push_kernel(
     const bool mutated = has(op.mutated_inputs, i);
     add_access(task.access, *inputs[i].object(), mutated ? AccessMode::write : AccessMode::read);
     add_view(record.inputs, *inputs[i].object());
-    if (mutated)
-      inputs[i].object()->buffer->raise_version();
   }
   for (const NDArray& output : outputs) {
     const ArrayObject& object = *output.object();
@@ -237,10 +247,16 @@ void push_kernel(
     add_view(record.outputs, object);
     if (is_new)
       object.buffer->begin_versions();
-    else
-      object.buffer->raise_version();
   }
-  engine.push(task, std::move(body), call.site);
+  const auto push = [&] { engine.push(task, std::move(body), call.site); };
+  if (call.destinations.empty() && op.mutated_inputs == k_none) [[likely]] {
+    push();
+    return;
+  }
+  RaisedVersions versions;
+  raise_versions(call, inputs, outputs, versions);
+  push();
+  versions.pushed();
 }
 
 }  // namespace sluice::detail

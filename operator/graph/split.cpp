@@ -14,7 +14,7 @@ namespace {
 class Cut {
  public:
   Cut(const Graph& joint, const SplitPlace& place) : joint_(joint), made_behind_(joint.values.size()), place_(place) {
-    find_parameter_views();
+    find_views();
     for (std::size_t at = place.nodes; at < joint.nodes.size(); ++at) {
       for (const Result& result : joint.nodes[at].results)
         made_behind_[result.value] = made_behind_[result.value] || result.made;
@@ -36,7 +36,8 @@ class Cut {
     return std::move(saved_);
   }
 
-  /// Views of parameters that are read behind the cut: made there again, so that nothing is copied for them.
+  /// Views that are read behind the cut: made there again of what they show, so that nothing is copied for them, and so
+  /// that who reads them finds the strides that a tape's have: products of others are added up in another order.
   std::vector<Node> views() const {
     std::vector<Node> found;
     for (std::size_t at = 0; at < place_.nodes; ++at) {
@@ -53,25 +54,25 @@ class Cut {
   }
   bool is_needed_again(ValueId value) const { return view_made_by_[value] != k_none; }
 
-  // Unless the program writes there, behind which a view shows something else.
-  void find_parameter_views() {
+  // Those of arrays from outside unless the program writes there: others may do so, too, before gradients are taken.
+  void find_views() {
     const std::vector<bool> rewritten = rewritten_roots(joint_);
     for (std::size_t at = 0; at < place_.nodes; ++at) {
       const Node& node = joint_.nodes[at];
       const ValueId root = node.is_view() ? joint_.root(node.results[0].value) : 0;
-      if (node.is_view() && joint_.values[root].source == Source::constant && !rewritten[root])
+      if (node.is_view() && (joint_.values[root].source == Source::result || !rewritten[root]))
         view_made_by_[node.results[0].value] = at;
     }
   }
-  // And what it is a view of.
-  void make_again(ValueId view) {
-    for (; is_needed_again(view) && !is_view_needed_[view_made_by_[view]];
-         view = joint_.nodes[view_made_by_[view]].inputs[0])
+  // And what it is a view of; gives what is no view.
+  ValueId make_again(ValueId view) {
+    for (; is_needed_again(view); view = joint_.nodes[view_made_by_[view]].inputs[0])
       is_view_needed_[view_made_by_[view]] = true;
+    return view;
   }
   // Numbers that a gradient draws itself are its own.
-  void read(ValueId value) {
-    make_again(value);
+  void read(ValueId read) {
+    const ValueId value = make_again(read);
     if (!is_before(value) || is_own_random(value))
       return;
     if (std::find(saved_.begin(), saved_.end(), value) == saved_.end())
@@ -115,8 +116,8 @@ class Cut {
   const Graph& joint_;
   std::vector<bool> made_behind_;
   const SplitPlace place_;
-  std::vector<std::size_t> view_made_by_ = std::vector<std::size_t>(joint_.values.size(), k_none);  // of parameters
-  std::vector<bool> is_view_needed_ = std::vector<bool>(place_.nodes);                              // by node
+  std::vector<std::size_t> view_made_by_ = std::vector<std::size_t>(joint_.values.size(), k_none);
+  std::vector<bool> is_view_needed_ = std::vector<bool>(place_.nodes);  // by node
   std::vector<ValueId> saved_;
 };
 

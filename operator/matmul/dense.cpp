@@ -106,8 +106,11 @@ Arrays dense_gradient(const GradientCall& call) {
   if (call.wanted[0])
     grads[0] = plain_product(dz, call.inputs[1], site).reshape(with_open_rows(x), site);
   const bool bias = grads.size() > 2 && call.wanted[2];
-  if (!call.wanted[1] && !bias)
+  if (!call.wanted[1]) {  // frozen, say
+    if (bias)
+      grads[2] = invoke_one(dense_backward_bias_op, {dz}, {}, site);
     return grads;
+  }
   const std::array<NDArray, 2> inputs{dz, call.inputs[0].reshape(with_open_rows({rows, width}), site)};
   const Arrays both =
       invoke(dense_backward_weights_op, inputs, Attributes::of(DenseWeightsAttributes{.bias = bias}), site);
@@ -133,9 +136,14 @@ Arrays dense_backward_weights_gradient(const GradientCall& call) {
   return grads;
 }
 
-// The gradient of x reads the weight, those of weight and bias read x.
+Arrays dense_backward_bias_gradient(const GradientCall& call) {
+  const NDArray& bias_grad = call.output_grads[0];
+  return {bias_grad.defined() ? bias_grad.broadcast_to(call.input_specs[0].shape) : NDArray()};
+}
+
+// The gradient of x reads the weight, that of the weight reads x.
 Mask dense_saved_for(Mask wanted, const Attributes&) {
-  return (wanted & 0b001 ? 0b10 : 0) | (wanted & 0b110 ? 0b01 : 0);
+  return (wanted & 0b001 ? 0b10 : 0) | (wanted & 0b010 ? 0b01 : 0);
 }
 
 // The gradient of the relu reads its result.
@@ -181,6 +189,7 @@ const Operator dense_backward_bias_op{
     .name = "dense_backward_bias",
     .infer = dense_backward_bias_infer,
     .kernels = {on_cpu(dense_backward_bias_cpu), on_gpu(SLUICE_GPU_KERNEL(dense_backward_bias_gpu))},
+    .gradient = dense_backward_bias_gradient,
 };
 OperatorList matmul_operators() noexcept {
   static constexpr const Operator* list[] = {

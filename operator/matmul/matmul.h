@@ -41,7 +41,7 @@ extern const Operator matmul_relu_backward_op;  // of plans: a product, 0 where 
 extern const Operator dense_op;
 extern const Operator dense_relu_op;  // its gradient also reads the result
 extern const Operator dense_backward_weights_op;
-extern const Operator dense_backward_bias_op;  // of plans: the second result of dense_backward_weights alone
+extern const Operator dense_backward_bias_op;  // the second result of dense_backward_weights alone
 }  // namespace detail
 
 }  // namespace sluice

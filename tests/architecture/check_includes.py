@@ -43,6 +43,7 @@ OPEN = [
     ("operator/detail/nothing.h", ("gluon",), "layers of operators have an extent of 0 end as those do"),
     ("engine/detail/per_process.h", ("operator", "gluon"), "or makes anew what they were held for long over"),
     ("engine/detail/static_tls.h", ("ndarray", "operator", "gluon"), "what every call looks up is at a fixed place of its thread"),
+    ("engine/detail/push_room.h", ("operator",), "what follows a step has its memory before the step is pushed"),
     ("engine/detail/block_pool.h", ("operator",), "attributes, nodes and records come from recycled blocks"),
     ("ndarray/detail/free_list.h", ("operator",), "nodes of the tape come from the lists that arrays come from"),
     ("engine/detail/thread_number.h", ("operator",), "a plan gives each thread the memory that it used before"),

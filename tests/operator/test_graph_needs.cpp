@@ -96,6 +96,67 @@ TEST_CASE("Gradients of a traced program keep no array for its shape", "[graph]"
   CHECK(found[0].to_vector<float>() == std::vector<float>(12, 6.0f));
 }
 
+TEST_CASE("Gradients look at views of what a program made as it did, and the whole is kept once", "[graph]") {
+  Tracer tracer;
+  NDArray x = tracer.input(spec({2, 5, 12}));
+  graph::SplitPlace place;
+  const Graph joint = tracer.trace([&] {
+    x.attach_grad();
+    NDArray result;
+    {
+      const autograd::RecordScope record;
+      const NDArray whole = x * 2.0;
+      const NDArray a = whole.slice(2, 0, 4), b = whole.slice(2, 4, 8).swapaxes(1, 2), c = x.slice(2, 8, 12);
+      result = matmul(matmul(a, b), c);
+    }
+    place = {tracer.size(), 1, 1};
+    const NDArray gradient = tracer.late_input(spec({2, 5, 4}));
+    const auto found = autograd::grad({&result, 1}, {&x, 1}, {&gradient, 1});
+    return Arrays{result, found[0]};
+  });
+  const graph::SplitGraph parts = graph::split(joint, place);
+  const auto is_whole = [&](graph::ValueId id) { return joint.values[id].spec.shape == Shape{2, 5, 12}; };
+  CHECK(std::count_if(parts.saved.begin(), parts.saved.end(), is_whole) == 2);  // x itself, and twice that
+  CHECK(parts.saved.size() == 3);                                               // and the inner product
+  std::size_t views = 0;
+  for (const graph::Node& node : parts.backward.nodes) {
+    const auto& saved = parts.saved;
+    views += node.is_view() && std::find(saved.begin(), saved.end(), node.inputs[0]) != saved.end() ? 1 : 0;
+  }
+  CHECK(views == 3);
+}
+
+TEST_CASE("Gradients look at what a program put together as it did", "[graph]") {
+  Tracer tracer;
+  NDArray x = tracer.input(spec({3, 4}));
+  graph::SplitPlace place;
+  const Graph joint = tracer.trace([&] {
+    x.attach_grad();
+    NDArray result;
+    {
+      const autograd::RecordScope record;
+      const NDArray whole = zeros({6, 4});
+      {
+        const autograd::PauseScope pause;
+        whole.assign(concat({exp(x.detach()), sin(x.detach())}, 0));
+      }
+      result = matmul(x, whole.slice(0, 1, 5).swapaxes(0, 1));
+    }
+    place = {tracer.size(), 1, 1};
+    const NDArray gradient = tracer.late_input(spec({3, 4}));
+    const auto found = autograd::grad({&result, 1}, {&x, 1}, {&gradient, 1});
+    return Arrays{result, found[0]};
+  });
+  const graph::SplitGraph parts = graph::split(joint, place);
+  REQUIRE(parts.saved.size() == 1);
+  CHECK(joint.values[parts.saved[0]].spec.shape == Shape{6, 4});
+  const NDArray given = array<float>({1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}).reshape({3, 4}), head = given * 0.5;
+  const Arrays made = evaluate(parts.forward, {&given, 1});
+  const std::vector<NDArray> from{made[1], head};
+  const NDArray whole = concat({exp(given), sin(given)}, 0);
+  CHECK(evaluate(parts.backward, from)[0].to_vector<float>() == matmul(head, whole.slice(0, 1, 5)).to_vector<float>());
+}
+
 TEST_CASE("The tape of a traced program sees writes to arrays without memory", "[graph][tape]") {
   // To what was saved, through a detached handle, a view or of a view; and by an operator that changes an input.
   using Write = void (*)(const NDArray&);

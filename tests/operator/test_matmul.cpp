@@ -320,3 +320,30 @@ TEST_CASE("The float32 precision is highest until it is set") {
   CHECK_THROWS_AS(set_float32_precision("medium"), ValueError);
   CHECK(float32_precision() == "highest");
 }
+
+TEST_CASE("a bias whose weight is frozen trains as beside it, and nothing is kept of what was multiplied", "[matmul]") {
+  const auto numbers = [](const Shape& shape, double step) {
+    return sin(arange(0, static_cast<double>(shape.size()), 1, {.dtype = float64}) * step).reshape(shape);
+  };
+  struct Found {
+    std::vector<double> first, second;
+  };
+  const auto found = [&](bool frozen) {
+    NDArray x = numbers({3, 4, 5}, 0.7), weight = numbers({6, 5}, 1.3), bias = numbers({6}, 2.1);
+    bias.attach_grad();
+    if (!frozen)
+      weight.attach_grad();
+    const autograd::RecordScope record;
+    const NDArray y = tanh(dense(x, weight, bias, {.flatten = false}));
+    if (frozen)
+      x.assign(0.0);
+    const std::vector<NDArray> variables{bias}, heads{sum(y * y)};
+    const NDArray first = autograd::grad(heads, variables, {}, {.create_graph = true})[0];
+    const std::vector<NDArray> again{sum(first * first)};
+    const NDArray second = autograd::grad(again, variables)[0];
+    return Found{first.to_vector<double>(), second.to_vector<double>()};
+  };
+  const Found alone = found(true), beside = found(false);
+  CHECK(alone.first == beside.first);
+  CHECK(alone.second == beside.second);
+}

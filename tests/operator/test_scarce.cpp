@@ -5,6 +5,8 @@
 #include <utility>
 #include <vector>
 
+#include <sluice/engine/detail/node_pool.h>
+#include <sluice/engine/detail/task_node.h>
 #include <sluice/operator/api.h>
 #include <sluice/storage/api.h>
 
@@ -95,4 +97,42 @@ TEST_CASE("an eager call that gets no memory throws, leaks nothing and may be ma
         break;
     }
   }
+}
+
+TEST_CASE("a write in place that got no memory is none for gradients that are taken later", "[eager]") {
+  using Nodes = detail::NodePool<detail::TaskNode, &detail::TaskNode::next>;
+  Engine engine({.cpu_policy = CpuMode::serial});
+  const EngineScope scope(engine);
+  NDArray variable = full({16}, 2), kept = full({16}, 3), y;
+  variable.attach_grad();
+  {
+    const autograd::RecordScope record;
+    y = sum(variable * kept);
+  }
+  const auto write = [&] { NDArray(kept) += 1; };
+  int failures = 0;
+  for (bool struck = true; struck;) {
+    for (long before = allocations_here(); allocations_here() == before;)
+      Nodes::take();
+    for (int i = 1; i < 64; ++i)
+      Nodes::take();
+    Scarcity scarcity(1 + failures);
+    bool threw = false;
+    scarcity.arm();
+    try {
+      write();
+    } catch (const std::bad_alloc&) {
+      threw = true;
+    }
+    scarcity.disarm();
+    struck = scarcity.struck();
+    failures += threw ? 1 : 0;
+    REQUIRE(threw == struck);
+    INFO("at " << Scarcity::where());
+    if (threw)
+      CHECK_NOTHROW(y.backward({}, {.retain_graph = true}));
+    else
+      CHECK_THROWS_AS(y.backward(), AutogradError);
+  }
+  CHECK(failures > 0);
 }
