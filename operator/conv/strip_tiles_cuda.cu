@@ -235,8 +235,8 @@ __device__ void write_tile(const Strips& p, const Strip& strip, int pixel, int c
 // Rows of the kernel are multiplied while the next one's weight comes.
 template <int High, int Steps, bool Turned>
 __global__ void __launch_bounds__(k_most_warps<High>* k_lanes) strip_tiles_kernel(const __grid_constant__ Strips p) {
-  constexpr int k_pixels = 16 * High;
   start_early();
+  constexpr int k_pixels = 16 * High;
   auto* const room = reinterpret_cast<float*>(shared_room<k_room>());
   const Strip strip(p, static_cast<int>(blockIdx.x));
   fetch_pixels(p, strip, room + p.x_at);
