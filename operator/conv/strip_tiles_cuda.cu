@@ -39,13 +39,12 @@ struct Strips : ImageRows {
   Strips(const ConvolutionGeometry& g, std::int64_t of_strip) : ImageRows(g, of_strip) {}
 };
 
-// A row of the kernel. Rows of the weight: of a tap and an output its inputs,
-// or, turned, of a tap and an input the block's outputs, where the first tap is
-// the last.
+// Of rows [down, end) of the kernel. Rows of the weight: of a tap and an output its inputs, or, turned, of a tap and an
+// input the block's outputs, where the first tap is the last.
 template <bool Turned>
-__device__ void fetch_weight(const Strips& p, int down, float* to) {
+__device__ void fetch_weight(const Strips& p, int down, int end, float* to) {
   const int first_column = static_cast<int>(blockIdx.y) * p.columns, first = down * p.kernel[1];
-  const int all = p.kernel[1] * p.weight_rows.value() * p.weight_pieces.value();
+  const int all = (end - down) * p.kernel[1] * p.weight_rows.value() * p.weight_pieces.value();
   to += first * p.weight_rows.value() * p.weight_pitch;
   for (int i = static_cast<int>(threadIdx.x); i < all; i += static_cast<int>(blockDim.x)) {
     const int line = p.weight_pieces.divide(i), piece = i - line * p.weight_pieces.value();
@@ -232,7 +231,7 @@ __device__ void write_tile(const Strips& p, const Strip& strip, int pixel, int c
   }
 }
 
-// Rows of the kernel are multiplied while the next one's weight comes.
+// The kernel's first row is multiplied while the weights of the others come.
 template <int High, int Steps, bool Turned>
 __global__ void __launch_bounds__(k_most_warps<High>* k_lanes) strip_tiles_kernel(const __grid_constant__ Strips p) {
   start_early();
@@ -241,9 +240,11 @@ __global__ void __launch_bounds__(k_most_warps<High>* k_lanes) strip_tiles_kerne
   const Strip strip(p, static_cast<int>(blockIdx.x));
   fetch_pixels(p, strip, room + p.x_at);
   end_fetches();
-  fetch_weight<Turned>(p, 0, room);
+  fetch_weight<Turned>(p, 0, 1, room);
   end_fetches();
-  await_fetches<1>();
+  fetch_weight<Turned>(p, 1, p.kernel[0], room);
+  end_fetches();
+  await_fetches<2>();
   round_pixels(p, strip, room + p.x_at);
   const int warp = static_cast<int>(threadIdx.x) / k_lanes, warps = static_cast<int>(blockDim.x) / k_lanes;
   const int wide = p.columns / static_cast<int>(k_strip_columns);
@@ -255,11 +256,8 @@ __global__ void __launch_bounds__(k_most_warps<High>* k_lanes) strip_tiles_kerne
     Tile<High, Steps, Turned> tile(p, room, pixel, strip.pixels, column);
     Sums<High> sums = {};
     for (int down = 0; down < p.kernel[0]; ++down) {
-      if (first == 0) {
-        if (down + 1 < p.kernel[0])
-          fetch_weight<Turned>(p, down + 1, room);
-        end_fetches();
-        await_fetches<1>();
+      if (first == 0 && down < 2) {
+        down == 0 ? await_fetches<1>() : await_fetches<0>();
         __syncthreads();
       }
       if (own)

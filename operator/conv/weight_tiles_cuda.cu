@@ -100,6 +100,7 @@ __device__ void write_places(const WeightTiles& p, int* places) {
 // A warp's share of a block: some taps of half the output and half the input channels.
 template <int Taps, bool InRow>
 struct Share {
+  int group, groups;    // of warps with the same taps
   int first, end;       // of the taps
   int heads, values;    // a lane's first numbers of a pixel, in bytes: of two output channels, of an input channel
   int taps_at[Taps];    // of these behind one that the first one meets; behind the last one that one again
@@ -108,8 +109,9 @@ struct Share {
 
   __device__ explicit Share(const WeightTiles& p)
       : quarter(static_cast<int>(threadIdx.x) % 4), eighth(static_cast<int>(threadIdx.x) % k_lanes / 4) {
-    const int warp = static_cast<int>(threadIdx.x) / k_lanes, group = warp / k_warps_of_taps;
-    const int groups = static_cast<int>(blockDim.x) / (k_lanes * k_warps_of_taps);
+    const int warp = static_cast<int>(threadIdx.x) / k_lanes;
+    group = warp / k_warps_of_taps;
+    groups = static_cast<int>(blockDim.x) / (k_lanes * k_warps_of_taps);
     first = p.taps() * group / groups;
     end = p.taps() * (group + 1) / groups;
     outputs = warp % 2 * k_own_outputs;
@@ -158,14 +160,18 @@ __device__ T there(const float* room, int at) {
   return *reinterpret_cast<const T*>(reinterpret_cast<const char*>(room) + at);
 }
 
-template <int Taps, bool InRow>
+// Between the steps a warp brings what comes next, `begin_next()` and half a strip later `end_next()`: each group of
+// warps at a time of its own, so that others multiply meanwhile.
+template <int Taps, bool InRow, class Begin, class End>
 __device__ void add_strip(
     const WeightTiles& p,
     const Share<Taps, InRow>& share,
     const Strip& strip,
     const float* room,
     int stage,
-    Sums<Taps>& sums) {
+    Sums<Taps>& sums,
+    Begin&& begin_next,
+    End&& end_next) {
   using Pair = Neighbours<float, 2>;
   using Places = Neighbours<int, 2>;
   const int values = stage * k_bytes + share.values;
@@ -195,16 +201,25 @@ __device__ void add_strip(
     return terms;
   };
   const int whole = strip.pixels / k_step, left = strip.pixels % k_step;
-  if (whole > 0) {
-    const auto all = [](int, int at) { return at; };
-    Terms<Taps> terms = take(all);
+  const int begins = whole * share.group / (2 * share.groups), ends = begins + whole / 2;
+#pragma unroll 1
+  for (int step = 0, part = 0; part < 3; ++part) {
+    const int end = part == 0 ? begins : part == 1 ? ends : whole;
+    if (step < end) {
+      const auto all = [](int, int at) { return at; };
+      Terms<Taps> terms = take(all);
 #pragma unroll 2
-    for (int step = 1; step < whole; ++step) {
-      const Terms<Taps> later = take(all);  // on its way while these are multiplied
+      for (++step; step < end; ++step) {
+        const Terms<Taps> later = take(all);  // on its way while these are multiplied
+        terms.add(sums);
+        terms = later;
+      }
       terms.add(sums);
-      terms = later;
     }
-    terms.add(sums);
+    if (part == 0)
+      begin_next();
+    else if (part == 1)
+      end_next();
   }
   if (left > 0) {
     const int zeros = (stage + p.stage - k_value_pitch) * k_bytes;
@@ -252,17 +267,32 @@ __global__ void __launch_bounds__(k_threads) weight_tiles_kernel(const __grid_co
     fetch_values(p, strip, room + stage(at) + p.values_at);
     end_fetches();
   };
+  const auto end_fetch = [&](int at) {
+    await_fetches<0>();
+    round_values(p, Strip(p, at), room + stage(at) + p.values_at);
+  };
   const Share<Taps, InRow> share(p);
   Sums<Taps> sums = {};
   fetch(begin);
+  end_fetch(begin);
   for (int at = begin; at < end; ++at) {
-    const Strip strip(p, at);
-    await_fetches<0>();
-    round_values(p, strip, room + stage(at) + p.values_at);
     __syncthreads();  // nobody reads the strip before any more
-    if (at + 1 < end)
-      fetch(at + 1);
-    add_strip(p, share, strip, room, stage(at), sums);
+    const bool more = at + 1 < end;
+    add_strip(
+        p,
+        share,
+        Strip(p, at),
+        room,
+        stage(at),
+        sums,
+        [&] {
+          if (more)
+            fetch(at + 1);
+        },
+        [&] {
+          if (more)
+            end_fetch(at + 1);
+        });
   }
   write_sums(p, share, sums);
 }
