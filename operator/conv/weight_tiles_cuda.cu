@@ -160,9 +160,9 @@ __device__ T there(const float* room, int at) {
   return *reinterpret_cast<const T*>(reinterpret_cast<const char*>(room) + at);
 }
 
-// Between the steps a warp brings what comes next, `begin_next()` and half a strip later `end_next()`: each group of
+// Between the steps a warp brings what comes next, `between(0)` and half a strip later `between(1)`: each group of
 // warps at a time of its own, so that others multiply meanwhile.
-template <int Taps, bool InRow, class Begin, class End>
+template <int Taps, bool InRow, class Do>
 __device__ void add_strip(
     const WeightTiles& p,
     const Share<Taps, InRow>& share,
@@ -170,9 +170,7 @@ __device__ void add_strip(
     const float* room,
     int stage,
     Sums<Taps>& sums,
-    Begin&& begin_next,
-    End&& end_next) {
-  using Pair = Neighbours<float, 2>;
+    Do&& between) {
   using Places = Neighbours<int, 2>;
   const int values = stage * k_bytes + share.values;
   int heads = stage * k_bytes + share.heads, next = p.places_at * k_bytes + share.quarter * sizeof(Places);
@@ -183,7 +181,7 @@ __device__ void add_strip(
     for (int i = 0; i < k_high; ++i) {
 #pragma unroll
       for (int half = 0; half < 2; ++half)
-        terms.heads[i][half] = there<Pair>(room, heads + (half * 4 * k_head_pitch + i * 16) * k_bytes);
+        terms.heads[i][half] = there<Neighbours<float, 2>>(room, heads + (half * 4 * k_head_pitch + i * 16) * k_bytes);
     }
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
@@ -216,10 +214,8 @@ __device__ void add_strip(
       }
       terms.add(sums);
     }
-    if (part == 0)
-      begin_next();
-    else if (part == 1)
-      end_next();
+    if (part < 2)
+      between(part);
   }
   if (left > 0) {
     const int zeros = (stage + p.stage - k_value_pitch) * k_bytes;
@@ -277,22 +273,10 @@ __global__ void __launch_bounds__(k_threads) weight_tiles_kernel(const __grid_co
   end_fetch(begin);
   for (int at = begin; at < end; ++at) {
     __syncthreads();  // nobody reads the strip before any more
-    const bool more = at + 1 < end;
-    add_strip(
-        p,
-        share,
-        Strip(p, at),
-        room,
-        stage(at),
-        sums,
-        [&] {
-          if (more)
-            fetch(at + 1);
-        },
-        [&] {
-          if (more)
-            end_fetch(at + 1);
-        });
+    add_strip(p, share, Strip(p, at), room, stage(at), sums, [&](int part) {
+      if (at + 1 < end)
+        part == 0 ? fetch(at + 1) : end_fetch(at + 1);
+    });
   }
   write_sums(p, share, sums);
 }
