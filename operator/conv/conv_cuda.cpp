@@ -69,15 +69,14 @@ bool is_measured(const Queue& queue) {
 
 // Small ones of floats, by kernels of ours; false, and nothing done, where these take none.
 bool ran_small(
-    const Queue& queue, ConvolutionPass pass, const ConvolutionGeometry& g, MemoryOrder order, ConvolutionData d) {
-  if (g.dtype != DType::float32 || !is_measured(queue))
-    return false;
-  d.bias = nullptr;
-  if (is_strip_tiled(pass, g, order, d)) {
-    convolution_by_strips(queue, pass, g, d, false);
+    const Queue& queue,
+    ConvolutionPass pass,
+    const ConvolutionGeometry& g,
+    MemoryOrder order,
+    const ConvolutionData& d) {
+  if (ran_by_strips(queue, pass, g, order, d, {}))
     return true;
-  }
-  if (pass != ConvolutionPass::backward_weights || !is_weight_tiled(g, order, d))
+  if (pass != ConvolutionPass::backward_weights || !is_measured(queue) || !is_weight_tiled(g, order, d))
     return false;
   weights_by_tiles_gpu(queue, g, d);
   return true;
@@ -117,10 +116,8 @@ bool with_epilogue(
     first_layer_forward_gpu(call.queue, g, data, then);
     return true;
   }
-  if (is_strip_tiled(ConvolutionPass::forward, g, order, data)) {
-    convolution_by_strips(call.queue, ConvolutionPass::forward, g, data, then.relu);
+  if (ran_by_strips(call.queue, ConvolutionPass::forward, g, order, data, then))
     return true;
-  }
   if (!is_tiled(call.queue, g, order, data, then))
     return false;
   convolution_by_tiles(call.queue, g, data, then);
@@ -128,6 +125,19 @@ bool with_epilogue(
 }
 
 }  // namespace
+
+bool ran_by_strips(
+    const Queue& queue,
+    ConvolutionPass pass,
+    const ConvolutionGeometry& g,
+    MemoryOrder order,
+    const ConvolutionData& data,
+    const ChannelEpilogue& then) {
+  if (!is_strip_tiled(pass, g, order, data) || !is_aligned(then.residual) || !is_measured(queue))
+    return false;
+  convolution_by_strips(queue, pass, g, data, then);
+  return true;
+}
 
 void convolution_sums_gpu(
     const Queue& queue, const ConvolutionGeometry& g, MemoryOrder order, const ConvolutionData& data) {

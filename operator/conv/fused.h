@@ -15,9 +15,10 @@ struct ConvolutionEpilogue {
 /// relu(convolution(x, weight) * scale + shift + residual), relu where options.activation says so: a convolution with
 /// what follows it in a residual network, batch_norm included whose statistics are constants. scale and shift are
 /// float32, of a float64 x float64. On a GPU one kernel, of ours for half types (an infinite
-/// weight gives NaN there where it meets an image's edge), of cuDNN's where it has one, in which numbers are rounded to
-/// x's type once, at the end; elsewhere a convolution and one pass over its result, so that sums beyond what x's type
-/// holds are inf, whatever the scale. Throws what convolution() throws; ShapeError, DTypeError for the others.
+/// weight gives NaN there where it meets an image's edge) and for small ones in TF32, of cuDNN's where it has one, in
+/// which numbers are rounded to x's type once, at the end; elsewhere a convolution and one pass over its result, so
+/// that sums beyond what x's type holds are inf, whatever the scale. Throws what convolution() throws; ShapeError,
+/// DTypeError for the others.
 SLUICE_API NDArray convolution_fused(
     const NDArray& x,
     const NDArray& weight,

@@ -1,6 +1,7 @@
 #include <sluice/operator/conv/first_layer.h>
 #include <sluice/operator/conv/fused.h>
 #include <sluice/operator/conv/shallow.h>
+#include <sluice/operator/conv/strip_tiles.h>
 #include <sluice/operator/conv/tensor_tiles.h>
 
 namespace sluice::detail {
@@ -24,6 +25,8 @@ void convolution_fused_gpu(const KernelCall& call) {
     return first_layer_forward_gpu(call.queue, g, fused.data, fused.then);
   else if (!none && is_tiled(call.queue, g, order, fused.data, fused.then))
     return convolution_by_tiles(call.queue, g, fused.data, fused.then);
+  else if (!none && ran_by_strips(call.queue, ConvolutionPass::forward, g, order, fused.data, fused.then))
+    return;
   else if (!none && convolution_fused_by_plan(call.queue, g, order, fused.data, fused.then))
     return;
   else

@@ -21,10 +21,23 @@ inline constexpr std::int64_t k_strip_columns = 32;
 bool is_strip_tiled(
     ConvolutionPass pass, const ConvolutionGeometry& g, MemoryOrder order, const ConvolutionData& data) noexcept;
 
-/// y (with `data.bias`, unless it is null, and relu) from x, or of `backward_data` x from y; is_strip_tiled(). The same
-/// bits every time.
+/// y from x, with what follows, or of `backward_data` x from y; is_strip_tiled(). A residual is in pieces of 16 bytes,
+/// too. The same bits every time.
 void convolution_by_strips(
-    const Queue& queue, ConvolutionPass pass, const ConvolutionGeometry& g, const ConvolutionData& data, bool relu);
+    const Queue& queue,
+    ConvolutionPass pass,
+    const ConvolutionGeometry& g,
+    const ConvolutionData& data,
+    const ChannelEpilogue& then = {});
+
+/// The same where it is one of those and the GPU one on which they were measured; else false, and nothing done.
+bool ran_by_strips(
+    const Queue& queue,
+    ConvolutionPass pass,
+    const ConvolutionGeometry& g,
+    MemoryOrder order,
+    const ConvolutionData& data,
+    const ChannelEpilogue& then);
 
 /// How the pass is cut. Rows, channels and pads are those of the convolution that is computed: of `backward_data` one
 /// of the heads, whose taps come from the last to the first.
@@ -32,6 +45,7 @@ struct StripPlan {
   ConvolutionGeometry as;
   std::int64_t rows = 0;     // of the result, of a block
   std::int64_t columns = 0;  // outputs of a block
+  std::int64_t high = 0;     // of a warp, in 16 pixels
   std::int64_t bytes = 0;    // of shared memory
 };
 /// Floats from pixel to pixel, and from row to row of the weight: eight of these times quads meet 32 banks.

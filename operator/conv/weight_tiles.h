@@ -8,7 +8,7 @@
 
 namespace sluice::detail {
 
-/// Output channels and input channels of a block, which must be whole; the most taps of a kernel, a warp each.
+/// Output channels and input channels of a block, which must be whole; the most taps of a kernel.
 inline constexpr std::int64_t k_weight_outputs = 64, k_weight_inputs = 32, k_weight_taps = 9;
 /// Floats from pixel to pixel in shared memory: quads of pixels times eight channels meet 32 banks.
 inline constexpr std::int64_t k_weight_head_pitch = k_weight_outputs + 8, k_weight_value_pitch = k_weight_inputs + 8;

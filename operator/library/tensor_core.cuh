@@ -30,7 +30,7 @@ __device__ unsigned char* shared_room() {
 #ifdef __CUDA_ARCH__
   extern __shared__ __align__(1024) unsigned char room[];
 #else
-  __shared__ std::uint64_t words[Bytes / sizeof(std::uint64_t)];
+  alignas(k_piece_bytes) __shared__ std::uint64_t words[Bytes / sizeof(std::uint64_t)];
   auto* const room = reinterpret_cast<unsigned char*>(words);
 #endif
   return room;

@@ -13,6 +13,7 @@
 #include <sluice/operator/conv/fused.h>
 #include <sluice/operator/conv/shallow.h>
 #include <sluice/operator/conv/strip_tiles.h>
+#include <sluice/operator/conv/tensor_tiles.h>
 #include <sluice/operator/conv/weight_tiles.h>
 #include <sluice/operator/floating.h>
 #include <sluice/operator/fused/compiled.h>
@@ -60,8 +61,8 @@ void run(
   if (std::find(std::begin(sizes), std::end(sizes), 0) == std::end(sizes)) {
     if (pass == ConvolutionPass::backward_weights && is_weight_tiled(g, order, d))
       return weights_by_tiles_gpu(queue, g, d);
-    if (is_strip_tiled(pass, g, order, d))
-      return convolution_by_strips(queue, pass, g, d, false);
+    if (ran_by_strips(queue, pass, g, order, d, {}))
+      return;
     return convolution_unfolded_gpu(queue, pass, g, d, order);
   }
   const int target = pass == ConvolutionPass::forward ? 2 : pass == ConvolutionPass::backward_data ? 0 : 1;
@@ -171,11 +172,24 @@ void convolution_gpu(const KernelCall& call) {
   const ConvolutionData data{call.inputs[0].data, call.inputs[1].data, call.outputs[0].data, bias};
   if (is_shallow(g, ConvolutionPass::forward))
     return shallow_forward_gpu(call.queue, g, order_in(call), data, relu);
-  if (is_strip_tiled(ConvolutionPass::forward, g, order_in(call), data))
-    return convolution_by_strips(call.queue, ConvolutionPass::forward, g, data, relu);
+  if (ran_by_strips(call.queue, ConvolutionPass::forward, g, order_in(call), data, {.relu = relu, .bias = bias}))
+    return;
   run(call, ConvolutionPass::forward, g, data);
   if ((bias != nullptr || relu) && g.y_shape().size() > 0)
     channel_add_gpu(call.queue, channels_of(g, order_in(call)), call.outputs[0].data, bias, relu);
+}
+
+bool ran_by_strips(
+    const Queue& queue,
+    ConvolutionPass pass,
+    const ConvolutionGeometry& g,
+    MemoryOrder order,
+    const ConvolutionData& data,
+    const ChannelEpilogue& then) {
+  if (!is_strip_tiled(pass, g, order, data) || !is_aligned(then.residual))
+    return false;
+  convolution_by_strips(queue, pass, g, data, then);
+  return true;
 }
 
 void convolution_sums_gpu(
