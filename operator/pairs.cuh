@@ -8,15 +8,14 @@
 
 #include <sluice/ndarray/half.h>
 #include <sluice/ndarray/neighbours.cuh>
-#include <sluice/operator/floating.h>
 
 namespace sluice::detail {
 
 template <class T, int V>
 inline constexpr bool k_pairs_of_half = (std::is_same_v<T, BFloat16> || std::is_same_v<T, Half>)&&V % 2 == 0;
 
-template <class T, int V>
-__device__ void widen(const Neighbours<T, V>& from, Compute<T> (&to)[V]) {
+template <class T, class C, int V>
+__device__ void widen(Neighbours<T, V> from, C (&to)[V]) {
   if constexpr (std::is_same_v<T, BFloat16> && V % 2 == 0) {
     std::uint32_t words[V / 2];
     std::memcpy(words, &from, sizeof(words));
@@ -28,7 +27,7 @@ __device__ void widen(const Neighbours<T, V>& from, Compute<T> (&to)[V]) {
   } else {
 #pragma unroll
     for (int j = 0; j < V; ++j)
-      to[j] = static_cast<Compute<T>>(from.at[j]);
+      to[j] = static_cast<C>(from.at[j]);
   }
 }
 
