@@ -14,6 +14,35 @@ inline constexpr int k_shared_row_block = 512;
 /// What leaves room for two blocks a multiprocessor of sm_90, so that one reads while the other computes.
 inline constexpr int k_shared_row_bytes = 112 << 10;
 
+/// join_block(), where a join is dear: the lanes of each warp join what the warps have.
+template <int Warps, class A, class Join>
+__device__ A join_block_by_lanes(A value, const Join& join) {
+  value = join_warp(value, join);
+  __shared__ A totals[Warps];
+  if (threadIdx.x % k_warp == 0)
+    totals[threadIdx.x / k_warp] = value;
+  __syncthreads();
+  value = totals[threadIdx.x % Warps];
+#pragma unroll
+  for (int lanes = Warps / 2; lanes > 0; lanes /= 2)
+    value = join(value, shuffle_xor(value, lanes));
+  __syncthreads();  // the next call writes again
+  return value;
+}
+
+/// What an operator reads of a row beside its elements, known(row, offset, once), which finish_known() gets in front of
+/// what finish() does: asked for while the elements are on their way, and there before anything of the row is written.
+template <class R>
+concept KnowsAhead = requires(const R& op) {
+  op.known(std::int64_t{}, std::int64_t{}, true);
+};
+
+inline constexpr int k_row_parts = 4;  // that a thread fetches one behind the other
+__device__ inline void await_row_part(int part) {
+  static_assert(k_row_parts == 4);
+  part == 0 ? await_fetches<3>() : part == 1 ? await_fetches<2>() : part == 2 ? await_fetches<1>() : await_fetches<0>();
+}
+
 /// Each thread fetches, and looks at, vectors of its own: none waits for another but to join.
 template <int V, class R>
 __global__ void __launch_bounds__(k_shared_row_block, 2) row_in_shared_kernel(R op, Rows rows) {
@@ -22,24 +51,46 @@ __global__ void __launch_bounds__(k_shared_row_block, 2) row_in_shared_kernel(R 
   static_assert(R::k_reads == 1 && R::k_joined && sizeof(Raw) == k_piece_bytes);
   Raw* const kept = reinterpret_cast<Raw*>(shared_room<k_shared_row_bytes>());
   const int lane = static_cast<int>(threadIdx.x), vectors = static_cast<int>(rows.n / V);
+  constexpr int k_round = k_row_parts * k_shared_row_block;
+  const int part_vectors = (vectors + k_round - 1) / k_round * k_shared_row_block;
   for (std::int64_t row = blockIdx.x; row < rows.count; row += gridDim.x) {
     const std::int64_t offset = rows.offset(row);
     const Raw* const from = reinterpret_cast<const Raw*>(op.in[0] + offset);
-    for (int i = lane; i < vectors; i += k_shared_row_block)
-      fetch_piece(kept + i, from + i, k_piece_bytes);
-    end_fetches();
+#pragma unroll 1
+    for (int part = 0, i = lane; part < k_row_parts; ++part) {
+#pragma unroll 4
+      for (const int end = min((part + 1) * part_vectors, vectors); i < end; i += k_shared_row_block)
+        fetch_piece(kept + i, from + i, k_piece_bytes);
+      end_fetches();
+    }
+    const auto known = [&] {
+      if constexpr (KnowsAhead<R>) {
+        return op.known(row, offset, lane == 0);
+      } else {
+        return 0;
+      }
+    }();
     auto total = op.start(offset);
-    await_fetches<0>();
+#pragma unroll 1
+    for (int part = 0, i = lane; part < k_row_parts; ++part) {
+      await_row_part(part);
 #pragma unroll 2
-    for (int i = lane; i < vectors; i += k_shared_row_block)
-      op.take(total, widened(kept[i]), static_cast<std::int64_t>(i) * V);
-    total =
-        join_block<k_shared_row_block / k_warp>(total, [&op](const auto& a, const auto& b) { return op.join(a, b); });
-    const auto told = op.finish(row, offset, total, lane == 0);
+      for (const int end = min((part + 1) * part_vectors, vectors); i < end; i += k_shared_row_block)
+        op.take(total, widened(whole_vector(kept + i)), static_cast<std::int64_t>(i) * V);
+    }
+    total = join_block_by_lanes<k_shared_row_block / k_warp>(
+        total, [&op](const auto& a, const auto& b) { return op.join(a, b); });
+    const auto told = [&] {
+      if constexpr (KnowsAhead<R>) {
+        return op.finish_known(known, row, total, lane == 0);
+      } else {
+        return op.finish(row, offset, total, lane == 0);
+      }
+    }();
     if constexpr (R::k_writes) {
 #pragma unroll 2
       for (int i = lane; i < vectors; i += k_shared_row_block)
-        store_row<V>(op, told, widened(kept[i]), offset, 1, i);
+        store_row<V>(op, told, widened(whole_vector(kept + i)), offset, 1, i);
     }
   }
 }

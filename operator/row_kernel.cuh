@@ -28,6 +28,7 @@
 #include <sluice/operator/axis_layout.h>
 #include <sluice/operator/floating.h>
 #include <sluice/operator/group.cuh>
+#include <sluice/operator/pairs.cuh>
 
 namespace sluice::detail {
 
@@ -97,11 +98,8 @@ __device__ auto widened(const RowVectors<T, K, V>& raw) {
   using C = Compute<T>;
   RowValues<C, K, V> values;
 #pragma unroll
-  for (int k = 0; k < K; ++k) {
-#pragma unroll
-    for (int j = 0; j < V; ++j)
-      values.at[k][j] = static_cast<C>(raw.of[k].at[j]);
-  }
+  for (int k = 0; k < K; ++k)
+    widen(raw.of[k], values.at[k]);
   return values;
 }
 template <class C, int K, int V>
@@ -157,9 +155,11 @@ __device__ void store_row(
   if constexpr (requires { op.give_vector(told, values, i * V, made); }) {
     op.give_vector(told, values, i * V, made);
   } else {
+    decltype(op.give(told, values, 0, i)) given[V];
 #pragma unroll
     for (int j = 0; j < V; ++j)
-      made.at[j] = static_cast<T>(op.give(told, values, j, i * V + j));
+      given[j] = op.give(told, values, j, i * V + j);
+    narrow(given, made);
   }
   const std::int64_t place = offset + i * (V == 1 ? step : V);
   if constexpr (requires { op.put(place, made); }) {

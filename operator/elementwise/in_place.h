@@ -11,5 +11,7 @@ const Operator& binary_operator(Binary row) noexcept;
 NDArray relu_gradient(const NDArray& dy, const NDArray& y, SourceLocation site);
 /// The operator behind it, of dy, any array of its type and shape, and y.
 const Operator& relu_backward_operator() noexcept;
+/// That of any row, of dy, x and y; null if it has none.
+const Operator* unary_backward_operator(Unary row) noexcept;
 
 }  // namespace sluice::detail

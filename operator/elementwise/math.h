@@ -8,6 +8,7 @@
 #include <limits>
 #include <type_traits>
 
+#include <sluice/operator/elementwise/sigmoid.h>
 #include <sluice/operator/floating.h>
 
 namespace sluice::math {
@@ -229,48 +230,6 @@ SLUICE_HD inline bool is_infinite(T x) {
   } else {
     return false;
   }
-}
-
-#ifdef __CUDA_ARCH__
-/// 1 / x for x from 1 to 2. A quotient of single floats takes care of ranges that this never has, which costs more than
-/// the rest of a sigmoid: the instruction for it and a step of Newton's are off by less than 2^-23.
-__device__ inline float reciprocal_near_one(float x) {
-  const float rough = __fdividef(1.0F, x);
-  return __fmaf_rn(rough, __fmaf_rn(-x, rough, 1.0F), rough);
-}
-__device__ inline double reciprocal_near_one(double x) {
-  return 1 / x;
-}
-/// a * b that becomes no part of a fused multiply-add, whoever compiles it.
-__device__ inline float product(float a, float b) {
-  return __fmul_rn(a, b);
-}
-__device__ inline double product(double a, double b) {
-  return __dmul_rn(a, b);
-}
-#endif
-
-/// 1 / (1 + e^-x), without overflow for large negative x.
-template <class T>
-SLUICE_HD inline T sigmoid(T x) {
-  const T e = exp(-abs(x));
-#ifdef __CUDA_ARCH__
-  const T near = reciprocal_near_one(T(1) + e);
-  return x < 0 ? product(e, near) : near;
-#else
-  return (x < 0 ? e : T(1)) / (T(1) + e);
-#endif
-}
-/// sigmoid(x) * sigmoid(-x), its derivative.
-template <class T>
-SLUICE_HD inline T sigmoid_slope(T x) {
-  const T e = exp(-abs(x));
-#ifdef __CUDA_ARCH__
-  const T near = reciprocal_near_one(T(1) + e);
-  return product(product(e, near), near);
-#else
-  return e / ((T(1) + e) * (T(1) + e));
-#endif
 }
 
 /// log(1 + e^x), without overflow.

@@ -17,6 +17,7 @@
 #include <sluice/operator/elementwise/pointwise.h>
 #include <sluice/operator/elementwise/streams.cuh>
 #include <sluice/operator/elementwise/tile_kernel.cuh>
+#include <sluice/operator/pairs.cuh>
 
 namespace sluice::detail {
 
@@ -59,10 +60,7 @@ __device__ Neighbours<math::Compute<T>, V> read_vector(const ReadOperand<T>& ope
   }
   Neighbours<C, V> values;
   if (operand.mode == ReadMode::each) {
-    const Neighbours<T, V> raw = *reinterpret_cast<const Neighbours<T, V>*>(operand.data + offset);
-#pragma unroll
-    for (int j = 0; j < V; ++j)
-      values.at[j] = static_cast<C>(raw.at[j]);
+    widen(*reinterpret_cast<const Neighbours<T, V>*>(operand.data + offset), values.at);
   } else {
     const C value = operand.mode == ReadMode::repeated ? static_cast<C>(operand.data[offset]) : operand.constant;
 #pragma unroll
@@ -74,10 +72,12 @@ __device__ Neighbours<math::Compute<T>, V> read_vector(const ReadOperand<T>& ope
 
 template <class F, int V, class Out, class... C>
 __device__ void apply_pack(Out* to, const Neighbours<C, V>&... values) {
-  Neighbours<Out, V> result;
+  decltype(F::of(values.at[0]...)) given[V];
 #pragma unroll
   for (int j = 0; j < V; ++j)
-    result.at[j] = static_cast<Out>(F::of(values.at[j]...));
+    given[j] = F::of(values.at[j]...);
+  Neighbours<Out, V> result;
+  narrow(given, result);
   *reinterpret_cast<Neighbours<Out, V>*>(to) = result;
 }
 

@@ -206,6 +206,13 @@ NDArray apply(const NDArray& x, Attributes attributes, SourceLocation site) {
 }
 
 template <Unary row>
+constexpr const Operator* backward_operator() noexcept {
+  if constexpr (k_fused<row>)
+    return &Backward<row>::op;
+  return nullptr;
+}
+
+template <Unary row>
 void list(std::vector<const Operator*>& all) {
   all.push_back(&k_forward<row>);
   if constexpr (k_fused<row>)
@@ -229,6 +236,14 @@ NDArray detail::relu_gradient(const NDArray& dy, const NDArray& y, SourceLocatio
 
 const Operator& detail::relu_backward_operator() noexcept {
   return Backward<Unary::relu>::op;
+}
+
+const Operator* detail::unary_backward_operator(Unary row) noexcept {
+  static constexpr const Operator* all[] = {
+#define UNARY(name, ...) backward_operator<Unary::name>(),
+#include <sluice/operator/elementwise/unary.def>
+  };
+  return all[static_cast<std::size_t>(row)];
 }
 
 void detail::list_unary(std::vector<const Operator*>& all) {

@@ -19,6 +19,7 @@ HEADERS = [
     "operator/elementwise/each_parameter.h",
     "operator/elementwise/math.h",
     "operator/elementwise/rows.h",
+    "operator/elementwise/sigmoid.h",
     "operator/elementwise/special.h",
     "operator/elementwise/unary.def",
     "operator/elementwise/whole.h",

@@ -116,6 +116,7 @@ Graph optimised(const Graph& graph, Rounding rounding, TakenReductions taken) {
         with_norm_casts,
         with_norm_sums,
         with_biases_apart,
+        with_bias_sums,
         with_fused_pointwise})
     run(pass);
   run([&](const Graph& before) { return with_fused_reductions(before, taken); });

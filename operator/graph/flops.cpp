@@ -11,6 +11,7 @@
 #include <sluice/operator/fused/fused.h>
 #include <sluice/operator/fused/reduction.h>
 #include <sluice/operator/graph/flops.h>
+#include <sluice/operator/matmul/activation_bias.h>
 #include <sluice/operator/matmul/matmul.h>
 #include <sluice/operator/matmul/product.h>
 #include <sluice/operator/pool/geometry.h>
@@ -142,6 +143,8 @@ std::int64_t product_flops(const Shapes& of) {
     const std::int64_t gradients = of.input(0).size();
     return 2 * gradients * of.input(1)[1] + (node.results.size() > 1 ? gradients : 0);
   }
+  if (detail::gives_bias_sum(op))
+    return 2 * of.input(0).size();
   return op == &detail::dense_backward_bias_op ? of.input(0).size() : 0;
 }
 

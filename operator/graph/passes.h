@@ -34,6 +34,9 @@ SLUICE_API Graph with_combined_calls(const Graph& graph);
 /// On a GPU, the gradient of a dense layer's bias beside that of its weight, where they are two kernels anyway: other
 /// nodes need not wait for one behind the other.
 SLUICE_API Graph with_biases_apart(const Graph& graph);
+/// On a GPU, the gradient of an activation (gelu, gelu_tanh, silu) takes along the gradient of the bias in front of it,
+/// the sum of what it writes. To the last bit.
+SLUICE_API Graph with_bias_sums(const Graph& graph);
 /// A convolution takes along what alone reads it: relu behind a bias; rounded once also a batch norm of constant
 /// statistics, a sum with an array of the same shape and the bias, all before the relu. Batch norm is then x * scale +
 /// shift, which cancels where a mean is far from zero beside its deviation (Rounding::once).
@@ -80,8 +83,8 @@ struct RecomputationOptions {
 /// loops and branches, what a plan runs once or keeps. Runs are the same to the last bit.
 SLUICE_API Graph with_recomputation(const Graph& graph, const RecomputationOptions& options);
 /// In this order: identities, repetitions, dead code, direct writes, combined calls, epilogues, pooled convolutions,
-/// norm relus, norm residuals, norm casts, norm sums, biases apart, pointwise fusion, reductions. Fusion comes last, so
-/// that it takes no node from those that have a kernel for it. The graph is verified after each.
+/// norm relus, norm residuals, norm casts, norm sums, biases apart, bias sums, pointwise fusion, reductions. Fusion
+/// comes last, so that it takes no node from those that have a kernel for it. The graph is verified after each.
 SLUICE_API Graph optimised(
     const Graph& graph, Rounding rounding = Rounding::as_by_hand, TakenReductions taken = TakenReductions::profitable);
 

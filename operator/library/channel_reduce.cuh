@@ -238,6 +238,33 @@ void launch_plane_partials(
   check_early_launch(name, stream);
 }
 
+template <class Partial, class Finish>
+void launch_channel_finish(
+    std::int64_t channels, int chunks, const char* name, const Partial* partials, Finish finish, cudaStream_t stream) {
+  constexpr int warps = 4;
+  channel_finish<Partial><<<static_cast<unsigned>((channels + warps - 1) / warps), warps * 32, 0, stream>>>(
+      channels, chunks, partials, finish);
+  check_early_launch(name, stream);
+}
+
+/// Whether channels are neighbours that can be loaded V at once.
+template <int V>
+bool in_channel_rows(const ChannelView& view, bool aligned) noexcept {
+  return view.channels > 0 && view.inner == 1 && aligned && view.channels % V == 0;
+}
+
+/// channel_reduce() of a view that is in_channel_rows<V>(), by launch(cut, grid, partials) of blocks that each give a
+/// partial result of each of their channels, as channel_row_partials() does.
+template <class Partial, int V, class Launch, class Finish>
+void channel_reduce_rows(
+    const Queue& queue, const ChannelView& view, const char* name, const Launch& launch, Finish finish) {
+  const ChannelRowsCut cut = channel_rows_cut(view.outer, view.channels / V);
+  const Workspace workspace(queue, sizeof(Partial) * static_cast<std::size_t>(view.channels * cut.chunks));
+  auto* const partials = workspace.as<Partial>();
+  launch(cut, dim3(cut.groups(), static_cast<unsigned>(cut.chunks)), partials);
+  launch_channel_finish(view.channels, cut.chunks, name, partials, finish, stream_of(queue));
+}
+
 /// A Body's load<V>(offset, channel) gives `Values<V>`, V neighbours of a channel, and add(partial, values) takes in an
 /// array of those; one(values, j) are the j-th of V channels that are neighbours; settle(values), if there is one, is
 /// called before that, once several loads are under way, of which k_loads_at_once says how many; finish(channel,
@@ -249,22 +276,21 @@ void channel_reduce(
   constexpr std::int64_t shortest_plane = 16;  // below it neighbouring channels share a load
   if (view.channels == 0)
     return;
+  if (in_channel_rows<V>(view, aligned)) {
+    const auto launch = [&](const ChannelRowsCut& cut, dim3 grid, Partial* partials) {
+      channel_row_partials<V><<<grid, k_rows_block, 0, stream_of(queue)>>>(cut, body, partials);
+      check_early_launch(name, stream_of(queue));
+    };
+    return channel_reduce_rows<Partial, V>(queue, view, name, launch, finish);
+  }
   const bool planes = view.inner >= shortest_plane;
   const bool vectors = aligned && view.inner % V == 0;
-  const bool rows = view.inner == 1 && aligned && view.channels % V == 0;  // channels are neighbours
   const ChannelCut cut = channel_cut(view);
-  const ChannelRowsCut rows_cut = channel_rows_cut(view.outer, rows ? view.channels / V : 1);
-  const int chunks = rows     ? rows_cut.chunks
-                     : planes ? plane_chunks(view.channels, view.outer * view.inner / (vectors ? V : 1))
-                              : cut.chunks();
+  const int chunks = planes ? plane_chunks(view.channels, view.outer * view.inner / (vectors ? V : 1)) : cut.chunks();
   const Workspace workspace(queue, sizeof(Partial) * static_cast<std::size_t>(view.channels * chunks));
   auto* const partials = workspace.as<Partial>();
   const cudaStream_t stream = stream_of(queue);
-  if (rows) {
-    const dim3 grid(rows_cut.groups(), static_cast<unsigned>(chunks));
-    channel_row_partials<V><<<grid, k_rows_block, 0, stream>>>(rows_cut, body, partials);
-    check_early_launch(name, stream);
-  } else if (planes && vectors) {
+  if (planes && vectors) {
     launch_plane_partials<V>(view, chunks, name, body, partials, stream);
   } else if (planes) {
     launch_plane_partials<1>(view, chunks, name, body, partials, stream);
@@ -273,10 +299,7 @@ void channel_reduce(
     channel_partials<<<dim3(groups, static_cast<unsigned>(chunks)), k_channel_block, 0, stream>>>(cut, body, partials);
     check_early_launch(name, stream);
   }
-  constexpr int warps = 4;
-  channel_finish<Partial><<<static_cast<unsigned>((view.channels + warps - 1) / warps), warps * 32, 0, stream>>>(
-      view.channels, chunks, partials, finish);
-  check_early_launch(name, stream);
+  launch_channel_finish(view.channels, chunks, name, partials, finish, stream);
 }
 
 }  // namespace sluice::detail

@@ -112,6 +112,31 @@ __device__ void add_rows(const Body& body, const Load& load, std::int64_t row, i
   mine.add(body, loaded);
 }
 
+/// Joins what the threads of a block have of their channels, `of(j)` of the j-th one, and writes it.
+template <int V, class Partial, class Of>
+__device__ void join_row_partials(const ChannelRowsCut& cut, Partial* partials, const Of& of) {
+  __shared__ Partial shared[V][k_rows_block];
+  const int thread = static_cast<int>(threadIdx.x), lane = thread % cut.lanes, below = thread / cut.lanes;
+  const std::int64_t vector = static_cast<std::int64_t>(blockIdx.x) * cut.lanes + lane;
+#pragma unroll
+  for (int j = 0; j < V; ++j)
+    shared[j][thread] = of(j);
+  __syncthreads();
+  for (int half = k_rows_block / cut.lanes / 2; half > 0; half /= 2) {
+    if (below < half) {
+#pragma unroll
+      for (int j = 0; j < V; ++j)
+        shared[j][thread].merge(shared[j][thread + half * cut.lanes]);
+    }
+    __syncthreads();
+  }
+  if (below != 0 || vector >= cut.vectors)
+    return;
+#pragma unroll
+  for (int j = 0; j < V; ++j)
+    partials[(vector * V + j) * gridDim.y + blockIdx.y] = shared[j][thread];
+}
+
 /// Blocks take rounds of rows in turns. They begin with the array's end, which is what was written last, so that where
 /// a walk over the array begins it was read last: both may still be in the cache.
 template <int V, class Partial, class Body>
@@ -119,7 +144,6 @@ __global__ void __launch_bounds__(k_rows_block, blocks_at_once<Body>())
     channel_row_partials(ChannelRowsCut cut, Body body, Partial* partials) {
   start_early();
   constexpr int at_once = loads_at_once<Body>(k_rows_under_way);
-  __shared__ Partial shared[V][k_rows_block];
   const int thread = static_cast<int>(threadIdx.x), lane = thread % cut.lanes, below = thread / cut.lanes;
   const int beside = k_rows_block / cut.lanes;  // rows that the block looks at together
   const std::int64_t vector = static_cast<std::int64_t>(blockIdx.x) * cut.lanes + lane;
@@ -142,23 +166,7 @@ __global__ void __launch_bounds__(k_rows_block, blocks_at_once<Body>())
     if (real && row + i * beside < cut.rows)
       add_rows<V, 1>(body, load, row + i * beside, beside, mine);
   }
-#pragma unroll
-  for (int j = 0; j < V; ++j)
-    shared[j][thread] = mine.of(j);
-  __syncthreads();
-  for (int half = beside / 2; half > 0; half /= 2) {
-    if (below < half) {
-#pragma unroll
-      for (int j = 0; j < V; ++j)
-        shared[j][thread].merge(shared[j][thread + half * cut.lanes]);
-    }
-    __syncthreads();
-  }
-  if (below != 0 || !real)
-    return;
-#pragma unroll
-  for (int j = 0; j < V; ++j)
-    partials[(vector * V + j) * gridDim.y + blockIdx.y] = shared[j][thread];
+  join_row_partials<V>(cut, partials, [&](int j) { return mine.of(j); });
 }
 
 }  // namespace sluice::detail

@@ -4,6 +4,7 @@
 #include <sluice/operator/elementwise/in_place.h>
 #include <sluice/operator/gpu_kernel.h>
 #include <sluice/operator/invoke.h>
+#include <sluice/operator/matmul/activation_bias.h>
 #include <sluice/operator/matmul/dense_attributes.h>
 #include <sluice/operator/matmul/matmul.h>
 #include <sluice/operator/matmul/product.h>
@@ -198,7 +199,10 @@ OperatorList matmul_operators() noexcept {
       &dense_op,
       &dense_relu_op,
       &dense_backward_weights_op,
-      &dense_backward_bias_op};
+      &dense_backward_bias_op,
+      &gelu_backward_bias_op,
+      &gelu_tanh_backward_bias_op,
+      &silu_backward_bias_op};
   return list;
 }
 

@@ -37,31 +37,56 @@ struct Labelled : Base {
   explicit Labelled(const Labels& of_rows) : labels(of_rows) {}
 };
 
+// What is known of a row before its elements are: the label's logit to one thread alone.
+template <class C>
+struct KnownOfRow {
+  std::int64_t label;
+  C chosen, dy;
+};
+
+// Where losses go, and what their gradients need of each row.
 template <class T>
-struct CrossEntropy : Labelled<MaxSumRow<T, false>> {
+struct LossesOfRows {
   using C = Compute<T>;
   LossValues<T> losses;
   C* log_sum;  // the largest element of each row, then the logarithms of the sums
   std::int64_t count, step;
 
+  LossesOfRows(const KernelCall& call, const Rows& rows)
+      : losses(call.outputs[0]), log_sum(call.outputs[1].as<C>()), count(rows.count), step(rows.step) {}
+
+  __device__ C chosen(const T* logits, std::int64_t offset, std::int64_t label, bool once) const {
+    return once && label >= 0 ? static_cast<C>(logits[offset + label * step]) : C{0};
+  }
+  __device__ void put(std::int64_t row, const KnownOfRow<C>& known, C largest, C log_of_sum) const {
+    log_sum[row] = largest;
+    log_sum[count + row] = log_of_sum;
+    losses.put(row, known.label < 0 ? C{0} : minus(log_of_sum, known.chosen - largest));
+  }
+};
+
+template <class T>
+struct CrossEntropy : Labelled<MaxSumRow<T, false>> {
+  using C = Compute<T>;
+  LossesOfRows<T> to;
+
   CrossEntropy(const KernelCall& call, const Labels& of_rows, const Rows& rows)
-      : Labelled<MaxSumRow<T, false>>(of_rows),
-        losses(call.outputs[0]),
-        log_sum(call.outputs[1].as<C>()),
-        count(rows.count),
-        step(rows.step) {
+      : Labelled<MaxSumRow<T, false>>(of_rows), to(call, rows) {
     this->in[0] = call.inputs[0].as<const T>();
   }
-  __device__ int finish(std::int64_t row, std::int64_t offset, const MaxSum<C>& total, bool once) const {
+  __device__ KnownOfRow<C> known(std::int64_t row, std::int64_t offset, bool once) const {
     if (!once)
-      return 0;
+      return {};
     const std::int64_t label = this->labels.at(row, true);
-    const C log_of_sum = std::log(total.sum);
-    log_sum[row] = total.largest;
-    log_sum[count + row] = log_of_sum;
-    const C chosen = label < 0 ? C{0} : static_cast<C>(this->in[0][offset + label * step]) - total.largest;
-    losses.put(row, label < 0 ? C{0} : minus(log_of_sum, chosen));
+    return {label, to.chosen(this->in[0], offset, label, true), C{0}};
+  }
+  __device__ int finish_known(const KnownOfRow<C>& known, std::int64_t row, const MaxSum<C>& total, bool once) const {
+    if (once)
+      to.put(row, known, total.largest, std::log(total.sum));
     return 0;
+  }
+  __device__ int finish(std::int64_t row, std::int64_t offset, const MaxSum<C>& total, bool once) const {
+    return finish_known(known(row, offset, once), row, total, once);
   }
 };
 
@@ -76,16 +101,23 @@ struct RowGradient {
   // Elements `first`, .. of it. A row without a label has none, whatever its logits are.
   template <int V>
   __device__ void give(const RowValues<C, 1, V>& logits, std::int64_t first, Neighbours<T, V>& made) const {
+    if (label < 0) {
+      made = {};
+      return;
+    }
+    C values[V];
 #pragma unroll
     for (int j = 0; j < V; ++j)
-      made.at[j] = static_cast<T>(label < 0 ? C{0} : probability(logits.at[0][j]) * scale);
-    if (label < first || label >= first + V)
-      return;
+      values[j] = probability(logits.at[0][j]);
+    if (const auto at = static_cast<std::uint64_t>(label - first); at < V) {
 #pragma unroll
-    for (int j = 0; j < V; ++j) {
-      if (first + j == label)
-        made.at[j] = static_cast<T>(minus(probability(logits.at[0][j]), C{1}) * scale);
+      for (int j = 0; j < V; ++j)
+        values[j] = minus(values[j], j == static_cast<int>(at) ? C{1} : C{0});
     }
+#pragma unroll
+    for (C& value : values)
+      value *= scale;
+    narrow(values, made);
   }
 };
 
@@ -124,33 +156,28 @@ struct CrossEntropyBoth : Labelled<MaxSumRow<T, true>> {
   using C = Compute<T>;
   using Told = RowGradient<T>;
   LossValues<T> dy;
-  LossValues<T> losses;
-  C* log_sum;
-  std::int64_t count, step;
+  LossesOfRows<T> to;
   int width;
 
   CrossEntropyBoth(const KernelCall& call, const Labels& of_rows, const Rows& rows)
-      : Labelled<MaxSumRow<T, true>>(of_rows),
-        dy(call.inputs[2]),
-        losses(call.outputs[0]),
-        log_sum(call.outputs[1].as<C>()),
-        count(rows.count),
-        step(rows.step),
-        width(rows.width) {
+      : Labelled<MaxSumRow<T, true>>(of_rows), dy(call.inputs[2]), to(call, rows), width(rows.width) {
     this->in[0] = call.inputs[0].as<const T>();
     this->out = call.outputs[2].as<T>();
   }
-  __device__ Told finish(std::int64_t row, std::int64_t offset, const MaxSum<C>& total, bool once) const {
+  __device__ KnownOfRow<C> known(std::int64_t row, std::int64_t offset, bool once) const {
     const std::int64_t label = this->labels.at(row, once);
+    return {label, to.chosen(this->in[0], offset, label, once), dy.get(row)};
+  }
+  __device__ Told finish_known(const KnownOfRow<C>& known, std::int64_t row, const MaxSum<C>& total, bool once) const {
     const C log_of_sum = std::log(total.sum);
-    if (once) {
-      log_sum[row] = total.largest;
-      log_sum[count + row] = log_of_sum;
-      const C chosen = label < 0 ? C{0} : static_cast<C>(this->in[0][offset + label * step]) - total.largest;
-      losses.put(row, label < 0 ? C{0} : minus(log_of_sum, chosen));
-    }
+    if (once)
+      to.put(row, known, total.largest, log_of_sum);
+    return {known.label, known.dy, total.largest, log_of_sum};
+  }
+  __device__ Told finish(std::int64_t row, std::int64_t offset, const MaxSum<C>& total, bool once) const {
+    const KnownOfRow<C> read = known(row, offset, once);
     sync_group(width);
-    return {label, dy.get(row), total.largest, log_of_sum};
+    return finish_known(read, row, total, once);
   }
   template <int V>
   __device__ void give_vector(

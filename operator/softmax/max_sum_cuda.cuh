@@ -64,10 +64,11 @@ struct MaxSumRow : RowOperands<T, 1, Writes> {
       total.sum = plus(total.sum, power_of_e<T>(values.at[0][j] - beside));
     total.largest = largest;
   }
+  // The larger one's sum stays as it is. Not contracted, so that both lanes of a pair get the same: a + b is b + a.
   __device__ Total join(const Total& a, const Total& b) const {
-    const C largest = a.largest > b.largest ? a.largest : b.largest;
-    // Not contracted, so that both lanes of a pair get the same: a + b is b + a.
-    return {largest, times_plus(a.sum, scale_to<T>(a.largest, largest), b.sum * scale_to<T>(b.largest, largest))};
+    const bool first = a.largest > b.largest;
+    const Total &more = first ? a : b, &less = first ? b : a;
+    return {more.largest, plus(more.sum, less.sum * scale_to<T>(less.largest, more.largest))};
   }
 };
 

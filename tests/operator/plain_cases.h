@@ -102,6 +102,8 @@ inline void add_parts_of_layers(std::vector<PlainCase>& cases) {
   cases.back().high = 2;
   cases.push_back(by_name("matmul_relu_backward", {{{3, 4}, any}, {{4, 5}, any}, {{3, 5}, any}}, ""));
   cases.push_back(by_name("dense_backward_bias", alike(1, {5, 4}), ""));
+  for (const char* op : {"gelu_backward_bias", "gelu_tanh_backward_bias", "silu_backward_bias"})
+    cases.push_back(by_name(op, alike(2, {5, 4}), ""));
   add_pooled_convolutions(cases);
   // Means and inverse deviations stand in float32, or float64 beside it.
   for (const auto& [op, count] : {std::pair{"batch_norm_backward", 5}, {"batch_norm_fold", 4}}) {

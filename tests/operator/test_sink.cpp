@@ -78,6 +78,8 @@ void call_what_plans_call(const NDArray& a) {
   call("matmul_relu_backward", {a, ones({4, 2}), ones({3, 2})}, "transpose_a=false, transpose_b=false");
   call("softmax_cross_entropy_both", {a, zeros({3}, {.dtype = int32}), ones({3})}, "axis=1");
   call("dense_backward_bias", {a}, "");
+  for (const char* op : {"gelu_backward_bias", "gelu_tanh_backward_bias", "silu_backward_bias"})
+    call(op, {a, a}, "");
   call(
       "convolution_fused",
       {ones({1, 2, 3, 3}), ones({4, 2, 3, 3}), ones({4}), ones({4}), ones({1, 4, 1, 1})},

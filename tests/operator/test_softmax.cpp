@@ -201,11 +201,19 @@ TEST_CASE("softmax and the losses on a GPU agree with the CPU", "[gpu]") {
 TEST_CASE("Long rows are by one kernel what they are by two, and on a CPU", "[gpu]") {
   SLUICE_NEEDS_GPUS(1);
   const Operator& both = *find_operator("softmax_cross_entropy_both");
-  for (const auto& [dtype, classes] : {std::pair{float32, 8208}, {bfloat16, 16400}}) {
+  constexpr double inf = std::numeric_limits<double>::infinity();
+  for (const auto& [dtype, classes] :
+       {std::pair{float32, 8208}, {bfloat16, 16400}, {float16, 24584}, {bfloat16, 57344}}) {
     CAPTURE(dtype);
-    NDArray x = test::random_array({9, classes}, 11, -9, 9, dtype);
-    x.slice(0, 5, 6).slice(1, 0, classes - 1).assign(-std::numeric_limits<double>::infinity());
-    const NDArray labels = random_labels({9}, classes, int32), heads = test::random_array({9}, 12, -2, 2, dtype);
+    NDArray x = test::random_array({12, classes}, 11, -9, 9, dtype);
+    x.slice(0, 5, 6).slice(1, 0, classes - 1).assign(-inf);
+    x.slice(0, 9, 10).slice(1, classes - 3, classes - 2).assign(std::nan(""));
+    x.slice(0, 10, 11).slice(1, 4096, 4097).assign(inf);
+    x.slice(0, 11, 12).assign(-inf);
+    NDArray labels = random_labels({12}, classes, int32);
+    labels.slice(0, 0, 1).assign(0);
+    labels.slice(0, 1, 2).assign(classes - 1);
+    const NDArray heads = test::random_array({12}, 12, -2, 2, dtype);
     NDArray logits = x.to(gpu());
     logits.attach_grad();
     NDArray losses;
