@@ -8,10 +8,8 @@ namespace sluice::control {
 
 namespace {
 
-using sluice::detail::start_early;
-
 __global__ void set_condition_kernel(cudaGraphConditionalHandle handle, const unsigned char* byte) {
-  start_early();
+  sluice::detail::start_early();
   cudaGraphSetConditional(handle, *byte);
 }
 
