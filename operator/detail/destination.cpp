@@ -3,6 +3,7 @@
 #include <sluice/ndarray/detail/located.h>
 #include <sluice/operator/detail/destination.h>
 #include <sluice/operator/graph/detail/kept_results.h>
+#include <sluice/operator/matmul/activation_bias.h>
 #include <sluice/operator/norm/add_norm.h>
 #include <sluice/operator/norm/norm.h>
 #include <sluice/operator/softmax/kernels.h>
@@ -144,6 +145,9 @@ bool writes_over(const Operator& op, std::size_t input, std::size_t result) noex
     return result == 0 && input + 1 == static_cast<std::size_t>(op.inputs);
   if (adds)
     return (input == 0 || input >= 5) && (result == 0 || result == k_let_through);
+  // Whoever writes an element of dx is who has read those of dy and x at its place.
+  if (gives_bias_sum(&op))
+    return result == 0;
   return op.elementwise || (&op == &k_softmax_cross_entropy_both && input == 0 && result == k_gradient);
 }
 

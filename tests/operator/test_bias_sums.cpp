@@ -41,6 +41,15 @@ void check_both(const NDArray& dy, const NDArray& x) {
     CAPTURE(activation, x.dtype(), x.shape());
     const auto wanted = all_bytes(in_two(activation, dy, x), true);
     CHECK((all_bytes(called(activation + "_backward_bias", {dy, x}), true) == wanted));
+    if (!dy.is_contiguous() || !x.is_contiguous())
+      continue;
+    for (const bool over_x : {false, true}) {
+      const Arrays given{dy.copy(), x.copy()};
+      const Arrays to{
+          given[over_x ? 1 : 0], zeros({x.shape()[x.ndim() - 1]}, {.dtype = x.dtype(), .device = x.device()})};
+      invoke(*find_operator(activation + "_backward_bias"), given, {}, SourceLocation::current(), to);
+      CHECK((all_bytes(to, true) == wanted));
+    }
   }
 }
 
@@ -195,6 +204,26 @@ TEST_CASE("A sum stays apart from a gradient where it could not be the same, or 
   CHECK(with(Between::a_product) == 0);
   CHECK(with(Between::a_write) == 0);
   CHECK(with(Between::another_shape) == 0);
+}
+
+TEST_CASE("A gradient with its sum takes the place of what it is made of", "[graph]") {
+  const NDArray like = random_array({64, 32}, 1, -1, 1);
+  const auto takes = [&](std::size_t input) {
+    Tracer tracer;
+    const NDArray given = tracer.input({like.shape(), like.dtype(), cpu()});
+    const Graph graph = tracer.trace([&] {
+      const NDArray dy = softmax(given), x = tanh(given);
+      const Arrays both = invoke(*find_operator("silu_backward_bias"), Arrays{dy, x}, {}, SourceLocation::current());
+      return Arrays{input == 0 ? exp(both[0]) + x : exp(both[0]) + dy, both[1]};
+    });
+    const auto node = std::find_if(graph.nodes.begin(), graph.nodes.end(), [](const graph::Node& one) {
+      return one.op->name == std::string("silu_backward_bias");
+    });
+    const graph::MemoryPlan memory = graph::plan_memory(graph, graph::values_apart(graph), graph::Sharing::in_order);
+    return memory.slot_of[node->inputs[input]] == memory.slot_of[node->results[0].value];
+  };
+  CHECK(takes(0));
+  CHECK(takes(1));
 }
 
 TEST_CASE("A gradient with its sum counts what the two counted", "[graph][flops]") {
