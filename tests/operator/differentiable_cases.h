@@ -248,10 +248,10 @@ inline void add_products(Cases& cases) {
     }
   }
   cases.push_back({"dense of a bias alone", {{5}}, [](const auto& v) {
-                     const DType dtype = v[0].dtype();
-                     const NDArray x = cycled({1, -2, 3}, {3, 4}, v[0]).astype(dtype);
-                     const NDArray weight = cycled({2, -1, 1}, {v[0].shape()[0], 4}, v[0]).astype(dtype);
-                     return dense(x, weight, v[0]);
+                     const auto fixed = [&](const Shape& s) {
+                       return cycled({1, -2, 3}, s, v[0]).astype(v[0].dtype());
+                     };
+                     return dense(fixed({3, 4}), fixed({v[0].shape()[0], 4}), v[0]);
                    }});
   cases.push_back({"sum of dense", {{3, 4}, {5, 4}, {5}}, [](const auto& v) { return sum(dense(v[0], v[1], v[2])); }});
 }
