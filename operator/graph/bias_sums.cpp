@@ -38,8 +38,8 @@ class BiasSums {
       return false;
     Node& gradient = graph_.nodes[*maker];
     const Operator* const both = sluice::detail::with_bias_sum(gradient.op);
-    if (both == nullptr || !lie_alike(gradient, terms) || !may_come_forward(at, *maker) ||
-        failures_.of(at) != failures_.of(*maker))
+    if (both == nullptr || !edits_.spec(terms).device.is_gpu() || is_read_elementwise(gradient) ||
+        !lie_alike(gradient, terms) || !may_come_forward(at, *maker) || failures_.of(at) != failures_.of(*maker))
       return false;
     gradient.op = both;
     gradient.inputs.resize(2);
@@ -63,6 +63,13 @@ class BiasSums {
       value = node.inputs[0];
     }
     return std::nullopt;
+  }
+
+  // What is computed elementwise of the gradient is one kernel with it.
+  bool is_read_elementwise(const Node& gradient) const {
+    const auto& readers = edits_.order.named_by[gradient.results[0].value];
+    return std::any_of(
+        readers.begin(), readers.end(), [&](std::size_t reader) { return graph_.nodes[reader].op->elementwise; });
   }
 
   // dy and x lie as the gradient does, and neither is computed elementwise for it alone, which is one kernel with that.

@@ -5,6 +5,7 @@
 #include <sluice/operator/library/tensor_core.cuh>
 #include <sluice/operator/matmul/activation_bias.h>
 #include <sluice/operator/pairs.cuh>
+#include <sluice/operator/times_plus.h>
 
 namespace sluice::detail {
 namespace {
@@ -77,7 +78,7 @@ __global__ void __launch_bounds__(k_rows_block, 4)
     widen(rounded, made);
 #pragma unroll
     for (int j = 0; j < V; ++j)
-      sums[j] += made[j];
+      sums[j] = plus(sums[j], made[j]);  // a product that was rounded
   }
   join_row_partials<V>(cut, partials, [&](int j) { return ChannelSum<C>{{sums[j]}}; });
 }

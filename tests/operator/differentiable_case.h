@@ -37,6 +37,12 @@ inline NDArray cycled(const std::vector<std::int64_t>& values, const Shape& shap
   return numbers(all, shape, beside);
 }
 
+// A layer of which nothing but the bias trains.
+inline NDArray dense_of_bias(const std::vector<NDArray>& v) {
+  const auto fixed = [&](const Shape& shape) { return cycled({1, -2, 3}, shape, v[0]).astype(v[0].dtype()); };
+  return dense(fixed({3, 4}), fixed({v[0].shape()[0], 4}), v[0]);
+}
+
 using Cases = std::vector<DifferentiableCase>;
 
 }  // namespace case_parts

@@ -189,18 +189,22 @@ TEST_CASE("A sum stays apart from a gradient where it could not be the same, or 
         })) == 0);
   const Operator& gradient = *find_operator("gelu_tanh_backward");
   const Operator& bias = *find_operator("dense_backward_bias");
-  enum class Between { nothing, a_product, a_write, another_shape };
-  const auto with = [&](Between between) {
-    return joined(traced({given[1], given[1]}, [&](const Arrays& in) {
+  enum class Between { nothing, a_product, a_write, another_shape, a_reader };
+  const auto with = [&](Between between, Device device = gpu()) {
+    const NDArray like = given[1].to(device);
+    return joined(traced({like, like}, [&](const Arrays& in) {
       const NDArray dy = between == Between::a_product ? in[0] * 2.0 : in[0];
       NDArray dx = invoke_one(gradient, {dy, in[1], dy}, {}, SourceLocation::current());
       if (between == Between::a_write)
         dx += 1.0;
       const NDArray terms = between == Between::another_shape ? dx.reshape({100, 600}) : dx;
-      return Arrays{dx, invoke_one(bias, {terms}, {}, SourceLocation::current())};
+      return Arrays{
+          between == Between::a_reader ? dx * in[1] : dx, invoke_one(bias, {terms}, {}, SourceLocation::current())};
     }));
   };
   CHECK(with(Between::nothing) == 1);
+  CHECK(with(Between::nothing, cpu()) == 0);
+  CHECK(with(Between::a_reader) == 0);
   CHECK(with(Between::a_product) == 0);
   CHECK(with(Between::a_write) == 0);
   CHECK(with(Between::another_shape) == 0);
