@@ -1,7 +1,7 @@
 #pragma once
 
-// Vectors of half types to numbers and back, two neighbours at a time, as they lie in a word: the same bits as one by
-// one, in half as many instructions.
+// Vectors of half types to numbers and back: bfloat16 is widened by words, half types are rounded two neighbours at a
+// time. The same bits as one by one, in fewer instructions.
 #include <cstdint>
 #include <cstring>
 #include <type_traits>

@@ -16,7 +16,7 @@ class SLUICE_API PushRoom {
   PushRoom& operator=(const PushRoom&) = delete;
   ~PushRoom() { open(); }
 
-  /// What this thread pushes next finds it, unless it runs other tasks' bodies before. So does the destructor.
+  /// What this thread pushes next finds it, unless it runs other tasks' bodies before. The destructor opens it, too.
   void open() noexcept;
 
  private:

@@ -7,8 +7,6 @@
 namespace sluice::detail {
 namespace {
 
-constexpr std::int64_t k_most_bytes = 224 << 10;  // of a block on the GPUs on which it was measured
-
 ConvolutionGeometry computed(ConvolutionPass pass, const ConvolutionGeometry& g) noexcept {
   ConvolutionGeometry t = g;
   if (pass == ConvolutionPass::forward)
@@ -48,11 +46,11 @@ StripPlan strip_plan(ConvolutionPass pass, const ConvolutionGeometry& g) noexcep
   plan.columns = plan.as.outputs % (2 * k_strip_columns) == 0 ? 2 * k_strip_columns : k_strip_columns;
   const std::int64_t images = plan.as.images * (plan.as.outputs / plan.columns), height = plan.as.out[0];
   const std::int64_t least = bytes_of(pass, plan, 1), each = bytes_of(pass, plan, 2) - least;
-  if (least > k_most_bytes)
+  if (least > k_strip_room)
     return plan;
   // Long strips read little twice; there should be one for each multiprocessor.
   const std::int64_t wanted = std::clamp<std::int64_t>(k_multiprocessors / images, 1, height);
-  const std::int64_t strips = std::max(wanted, parts_of(height, 1 + (k_most_bytes - least) / each));
+  const std::int64_t strips = std::max(wanted, parts_of(height, 1 + (k_strip_room - least) / each));
   plan.rows = parts_of(height, strips);
   plan.bytes = bytes_of(pass, plan, plan.rows);
   plan.high = high_of(plan);

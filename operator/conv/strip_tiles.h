@@ -16,8 +16,12 @@ inline constexpr std::int64_t k_most_of_grid = 65535;
 /// Outputs of a warp, which must be whole.
 inline constexpr std::int64_t k_strip_columns = 32;
 
+/// Bytes of shared memory of a block at most, on the GPUs on which it was measured.
+inline constexpr std::int64_t k_strip_room = 224 << 10;
+
 /// Whether the kernel takes a forward pass or the gradient of x, on a GPU of capability 9.0: floats that TF32 may
-/// multiply, channels last, pieces of 16 bytes, no steps between pixels or taps, and room in shared memory.
+/// multiply, channels last, one group, pieces of 16 bytes, no steps between pixels or taps, more taps than one, sums of
+/// k_least_depth terms, k_most_float_products, and room in shared memory.
 bool is_strip_tiled(
     ConvolutionPass pass, const ConvolutionGeometry& g, MemoryOrder order, const ConvolutionData& data) noexcept;
 

@@ -22,7 +22,7 @@ constexpr int k_wide = k_strip_columns / 8;  // tiles of a tensor core's product
 // the other.
 template <int High>
 constexpr int k_most_warps = High > 2 ? 16 : 20;
-constexpr int k_room = 224 << 10;
+constexpr int k_room = k_strip_room;
 
 struct Strips : ImageRows {
   const float *x = nullptr, *weight = nullptr, *scale = nullptr, *shift = nullptr, *residual = nullptr;

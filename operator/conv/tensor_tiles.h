@@ -1,6 +1,7 @@
 #pragma once
 
-// Convolutions of two-byte types on a GPU's tensor cores by a kernel of ours, with what follows them.
+// Convolutions of two-byte types on a GPU's tensor cores by a kernel of ours, with what follows them; and what kernels
+// of floats share with it.
 #include <cstdint>
 
 #include <sluice/operator/conv/geometry.h>

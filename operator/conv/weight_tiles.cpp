@@ -7,8 +7,6 @@
 namespace sluice::detail {
 namespace {
 
-constexpr std::int64_t k_most_strip_bytes = 56 << 10;  // two of them and what a block declares, in a multiprocessor
-
 std::int64_t strip_bytes(const ConvolutionGeometry& g, std::int64_t rows) noexcept {
   constexpr std::int64_t k_step = 8;  // pixels that are multiplied at once
   const std::int64_t heads = parts_of(rows * g.out[1], k_step) * k_step * k_weight_head_pitch;
@@ -21,7 +19,7 @@ std::int64_t strip_bytes(const ConvolutionGeometry& g, std::int64_t rows) noexce
 WeightStrip weight_strip(const ConvolutionGeometry& g) noexcept {
   constexpr std::int64_t k_pixels = 96;  // enough to wait for the next ones
   std::int64_t rows = std::clamp<std::int64_t>(k_pixels / g.out[1], 1, g.out[0]);
-  while (rows > 1 && strip_bytes(g, rows) > k_most_strip_bytes)
+  while (rows > 1 && strip_bytes(g, rows) > k_weight_strip_bytes)
     --rows;
   return {rows, strip_bytes(g, rows)};
 }
@@ -43,7 +41,7 @@ bool is_weight_tiled(const ConvolutionGeometry& g, MemoryOrder order, const Conv
   if (!is_aligned(data.x) || !is_aligned(data.y) || !is_aligned(data.weight))
     return false;
   return static_cast<double>(g.y_shape().size()) * static_cast<double>(g.depth()) <= k_most_float_products &&
-         weight_strip(g).bytes <= k_most_strip_bytes;
+         weight_strip(g).bytes <= k_weight_strip_bytes;
 }
 
 }  // namespace sluice::detail

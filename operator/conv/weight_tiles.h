@@ -13,8 +13,12 @@ inline constexpr std::int64_t k_weight_outputs = 64, k_weight_inputs = 32, k_wei
 /// Floats from pixel to pixel in shared memory: quads of pixels times eight channels meet 32 banks.
 inline constexpr std::int64_t k_weight_head_pitch = k_weight_outputs + 8, k_weight_value_pitch = k_weight_inputs + 8;
 
-/// Whether our kernel takes the gradient of the weight, on a GPU of capability 9.0: floats that TF32 may
-/// multiply, channels last, pieces of 16 bytes, no steps between pixels, some pixels' width, and not many products.
+/// Bytes of a strip of pixels at most: two of them, and what a block declares, in a multiprocessor.
+inline constexpr std::int64_t k_weight_strip_bytes = 56 << 10;
+
+/// Whether our kernel takes the gradient of the weight, on a GPU of capability 9.0: floats that TF32 may multiply,
+/// channels last, one group, pieces of 16 bytes, no steps between pixels or taps, 2 to k_weight_taps taps, strips that
+/// fit, and k_most_float_products.
 bool is_weight_tiled(const ConvolutionGeometry& g, MemoryOrder order, const ConvolutionData& data) noexcept;
 
 /// The gradient of the weight from x and dy (`data.y`); is_weight_tiled(). The same bits every time. Workspace: partial

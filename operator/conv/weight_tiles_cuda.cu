@@ -22,7 +22,8 @@ constexpr int k_warps_of_taps = 4;  // which share some taps' channels out
 constexpr int k_lanes = 32, k_threads = k_lanes * k_warps_of_taps * static_cast<int>(k_weight_taps) / k_most_own;
 constexpr int k_outputs = k_weight_outputs, k_inputs = k_weight_inputs, k_step = 8;
 constexpr int k_head_pitch = k_weight_head_pitch, k_value_pitch = k_weight_value_pitch;
-constexpr int k_stages = 2, k_room = (k_stages * 56 + 1) << 10, k_bytes = 4, k_piece = k_piece_bytes / k_bytes;
+constexpr int k_stages = 2, k_room = k_stages * k_weight_strip_bytes + (1 << 10), k_bytes = 4,
+              k_piece = k_piece_bytes / k_bytes;
 constexpr int k_own_outputs = k_outputs / 2, k_own_inputs = k_inputs / 2;  // of a warp
 constexpr int k_high = k_own_outputs / 16, k_wide = k_own_inputs / 8;      // tiles of a tensor core's product
 

@@ -71,8 +71,8 @@ class Cut {
     return view;
   }
   // Numbers that a gradient draws itself are its own.
-  void read(ValueId read) {
-    const ValueId value = make_again(read);
+  void read(ValueId named) {
+    const ValueId value = make_again(named);
     if (!is_before(value) || is_own_random(value))
       return;
     if (std::find(saved_.begin(), saved_.end(), value) == saved_.end())

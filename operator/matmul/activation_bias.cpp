@@ -43,7 +43,7 @@ const Operator silu_backward_bias_op = activation_bias<Unary::silu>("silu_backwa
 
 namespace {
 
-constexpr std::pair<Unary, const Operator*> k_all_activations[] = {
+constexpr std::pair<Unary, const Operator*> k_with_bias_sum[] = {
     {Unary::gelu, &gelu_backward_bias_op},
     {Unary::gelu_tanh, &gelu_tanh_backward_bias_op},
     {Unary::silu, &silu_backward_bias_op}};
@@ -51,7 +51,7 @@ constexpr std::pair<Unary, const Operator*> k_all_activations[] = {
 }  // namespace
 
 const Operator* with_bias_sum(const Operator* activation_backward) noexcept {
-  for (const auto& [row, op] : k_all_activations) {
+  for (const auto& [row, op] : k_with_bias_sum) {
     if (unary_backward_operator(row) == activation_backward)
       return op;
   }
@@ -60,14 +60,14 @@ const Operator* with_bias_sum(const Operator* activation_backward) noexcept {
 
 bool gives_bias_sum(const Operator* op) noexcept {
   return std::any_of(
-      std::begin(k_all_activations), std::end(k_all_activations), [op](const auto& each) { return each.second == op; });
+      std::begin(k_with_bias_sum), std::end(k_with_bias_sum), [op](const auto& each) { return each.second == op; });
 }
 
 void activation_bias_in_two(Unary row, const KernelCall& call) {
   static const Attributes none;
   const TensorView &dy = call.inputs[0], &x = call.inputs[1], &dx = call.outputs[0];
   const DeviceKind kind = call.queue.device().kind;
-  const std::array<TensorView, 3> inputs{dy, x, dy};
+  const std::array<TensorView, 3> inputs{dy, x, dy};  // y, which none of these gradients reads
   const Operator& activation = *unary_backward_operator(row);
   activation.kernels[kind]({activation, call.queue, inputs, call.outputs.first(1), none});
   const std::int64_t units = call.outputs[1].size;

@@ -78,7 +78,7 @@ __global__ void __launch_bounds__(k_rows_block, 4)
     widen(rounded, made);
 #pragma unroll
     for (int j = 0; j < V; ++j)
-      sums[j] = plus(sums[j], made[j]);  // a product that was rounded
+      sums[j] = plus(sums[j], made[j]);  // of floats a product, which stays rounded
   }
   join_row_partials<V>(cut, partials, [&](int j) { return ChannelSum<C>{{sums[j]}}; });
 }
