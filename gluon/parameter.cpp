@@ -70,21 +70,22 @@ struct Parameter::State {
   std::atomic<bool> ready{false};  // data may be read: set after it, by whoever made it
   // One of several first forwards makes it. Who is short of memory for it runs tasks, which may be first ones too.
   std::recursive_mutex completing;
-  std::optional<Waiting> waiting;       // initialize() was called, the shape is missing
+  std::optional<Waiting> waiting;       // of the last initialize() that lacked the shape
+  std::atomic<bool> deferred{false};    // and still does: cleared behind `ready`
   std::uint64_t used_grad_version = 0;  // of the gradient's buffer, when it was last used or made
   std::uint64_t used_grad_buffer = 0;   // its Var's number: backward may put another buffer there
   std::optional<std::uint64_t> unscaled;
 
   [[noreturn]] void refuse(const char* call, const std::string& called) const {
     throw ValueError(
-        waiting ? message(
-                      call,
-                      ": the shape ",
-                      options.shape,
-                      " of parameter '",
-                      called,
-                      "' is not known yet; run the network forward once, or give the layer its input size")
-                : message(call, ": parameter '", called, "' is not initialised; call initialize() first"));
+        deferred ? message(
+                       call,
+                       ": the shape ",
+                       options.shape,
+                       " of parameter '",
+                       called,
+                       "' is not known yet; run the network forward once, or give the layer its input size")
+                 : message(call, ": parameter '", called, "' is not initialised; call initialize() first"));
   }
   void check_shape(const Shape& shape, const std::string& called) const {
     bool fits = shape.ndim() == options.shape.ndim();
@@ -151,10 +152,12 @@ void Parameter::put(NDArray data) const {
   State& state = *state_;
   state.options.shape = data.shape();
   state.data = std::move(data);
-  state.waiting.reset();
+  if (state.waiting)
+    state.waiting->init = {};  // others may ask for the device meanwhile
   if (state.options.grad_req != GradReq::null)
     note_grad();
   state.ready.store(true, std::memory_order_release);
+  state.deferred.store(false, std::memory_order_release);
 }
 
 void Parameter::initialize(
@@ -175,6 +178,7 @@ void Parameter::initialize_as(
   require(static_cast<bool>(init), [&] { return message("parameter '", state.name, "' has no initialiser"); });
   if (!is_complete(state.options.shape)) {
     state.waiting = Waiting{init, device};
+    state.deferred.store(true, std::memory_order_release);
     return;
   }
   fill(path, init, device, site);
@@ -211,10 +215,10 @@ bool Parameter::is_initialized() const noexcept {
 bool Parameter::has_initializer() const noexcept {
   return state_->options.init != nullptr;
 }
-// What is deferred another thread's first call may complete meanwhile.
+// Another thread's first call may complete it meanwhile: who asks this first, and then whether it is initialised, sees
+// one of the two.
 bool Parameter::is_deferred() const noexcept {
-  const std::lock_guard hold(state_->completing);
-  return state_->waiting.has_value();
+  return state_->deferred.load(std::memory_order_acquire);
 }
 
 void Parameter::complete(const Shape& shape) const {
@@ -226,7 +230,7 @@ void Parameter::complete(const Shape& shape) const {
   if (is_initialized())
     return;
   const Attempt attempt(state.options.shape, shape);
-  if (state.waiting && is_complete(shape)) {
+  if (is_deferred() && is_complete(shape)) {
     const Waiting waiting = *state.waiting;
     const Origin* const caller = OriginScope::current();
     fill(
@@ -255,9 +259,10 @@ NDArray Parameter::grad() const {
 }
 
 Device Parameter::device() const {
+  const bool deferred = is_deferred();
   if (is_initialized())
     return state_->data.device();
-  if (!is_deferred())
+  if (!deferred)
     state_->refuse("device()", known_as());
   return state_->waiting->device;
 }
@@ -284,7 +289,7 @@ NDArray Parameter::made_of(const NDArray& value, Device device) const {
 
 Parameter::Change Parameter::prepare(const NDArray& value, std::optional<Device> device) const {
   state_->check_shape(value.shape(), known_as());
-  const bool placed = is_initialized() || is_deferred();
+  const bool placed = is_deferred() || is_initialized();
   const Device there = device ? *device : placed ? this->device() : value.device();
   const autograd::PauseScope pause;
   if (is_initialized() && there == this->device())

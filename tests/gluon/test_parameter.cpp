@@ -1,3 +1,5 @@
+#include <thread>
+
 #include "tests/gluon/support.h"
 
 using namespace sluice;
@@ -145,4 +147,22 @@ TEST_CASE("a dictionary of parameters keeps their order and refuses strangers", 
   CHECK(dict.contains("b"));
   CHECK_THROWS_WITH(dict["c"], contains("b, a"));
   CHECK_THROWS_AS(dict.insert("a", Parameter("a", {})), ValueError);
+}
+
+TEST_CASE("Others may ask where a parameter is to be while its initialiser runs", "[gluon][parameter]") {
+  Parameter weight("weight", {.shape = {2, 0}});
+  int asked = 0;
+  weight.initialize(
+      [&](const NDArray& array) {
+        std::thread([&] {
+          asked = weight.is_deferred() + !weight.is_initialized() + (weight.device() == cpu());
+        }).join();
+        array.assign(7);
+      },
+      cpu());
+  weight.complete({2, 3});
+  CHECK(asked == 3);
+  CHECK_FALSE(weight.is_deferred());
+  CHECK(weight.device() == cpu());
+  CHECK(values(weight.data()) == std::vector<float>(6, 7));
 }
