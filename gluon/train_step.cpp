@@ -239,7 +239,10 @@ struct TrainStep::State {
     Known made{std::move(signature)};
     if (step->by_hand)
       return made;
-    made.plan = std::make_unique<graph::Plan>(step->program.graph, options.plan, engine);
+    graph::PlanOptions plan = options.plan;
+    plan.keep_results =
+        true;  // losses are seldom kept for long; at the same addresses a recorded graph needs no copies
+    made.plan = std::make_unique<graph::Plan>(step->program.graph, plan, engine);
     made.brought = brought_by(step->program.graph, made.signature);
     made.others = step->others;
     made.undefined = step->undefined;

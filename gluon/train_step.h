@@ -20,8 +20,8 @@ namespace sluice::gluon {
 
 /// How a TrainStep works.
 struct TrainStepOptions {
-  std::size_t most_plans = 8;  // of other shapes, types, devices; the one used longest ago goes
-  graph::PlanOptions plan = {};
+  std::size_t most_plans = 8;    // of other shapes, types, devices; the one used longest ago goes
+  graph::PlanOptions plan = {};  // keep_results is always on: losses and predictions serve again once nobody has them
   BatchSizes batch_sizes = BatchSizes::any;  // as of HybridOptions
   bool predictions = true;  // false: a plan neither keeps nor copies what the network gave, and StepResult has none
 };

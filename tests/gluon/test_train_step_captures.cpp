@@ -1,6 +1,10 @@
 // What changes between steps by reference, rates, numbers of steps and scales of losses, makes no CUDA graph anew.
 #include <memory>
 #include <string>
+#include <vector>
+
+#include <sluice/ndarray/detail/array_object.h>
+#include <sluice/operator/graph/detail/kept_results.h>
 
 #include "tests/gluon/scaled_training.h"
 #include "tests/support/catch.h"
@@ -14,9 +18,7 @@ struct CapturedSteps {
   explicit CapturedSteps(const Make& make, Device device) : by_hand(make, device), as_graph(make, device) {
     for (ScaledTraining* const one : {&by_hand, &as_graph})
       amp::init_trainer(*one->trainer, {.init_scale = 8, .growth_interval = 3});
-    // Results where they were the last time: other addresses are other captures.
-    const gluon::TrainStepOptions options{.plan = {.keep_results = true}};
-    step = std::make_unique<gluon::TrainStep>(as_graph.net, as_graph.loss, *as_graph.trainer, options);
+    step = std::make_unique<gluon::TrainStep>(as_graph.net, as_graph.loss, *as_graph.trainer);
   }
 
   /// Another rate at each of these.
@@ -62,7 +64,33 @@ void check_captures(const std::string& optimizer, Device device) {
   CHECK((steps.as_graph.all() == steps.by_hand.all()));
 }
 
+// Memory of losses serves again at once, and not while somebody has them.
+void give_losses_again(Device device) {
+  CapturedSteps held(optimizers().at("SGD"), device), read(optimizers().at("SGD"), device);
+  const auto losses = [](CapturedSteps& of) { return (*of.step)(of.x, of.y).losses; };
+  CHECK(graph::KeptResults::any_holds(losses(held).object()->buffer));
+  CHECK(graph::KeptResults::any_holds(losses(held).object()->buffer));
+  (void)losses(read), (void)losses(read);
+  std::vector<NDArray> all;
+  std::vector<std::vector<float>> values;
+  for (int i = 0; i < 5; ++i) {
+    all.push_back(losses(held));
+    values.push_back(losses(read).to_vector<float>());
+  }
+  for (std::size_t i = 0; i < all.size(); ++i)
+    CHECK(all[i].to_vector<float>() == values[i]);
+  CHECK_FALSE(graph::KeptResults::any_holds(all.back().object()->buffer));  // there are two sets, which are taken
+}
+
 }  // namespace
+
+TEST_CASE("Losses of a step have memory that serves again once nobody has them", "[gluon][graph]") {
+  give_losses_again(cpu());
+}
+TEST_CASE("Losses of a step on a GPU have memory that serves again", "[gluon][graph][gpu]") {
+  SLUICE_NEEDS_GPUS(1);
+  give_losses_again(gpu(0));
+}
 
 TEST_CASE("Rates, numbers of steps and scales of losses change without another trace", "[gluon][graph]") {
   for (const char* optimizer : {"SGD", "Adam", "LAMB"})
