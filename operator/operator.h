@@ -215,7 +215,7 @@ struct Operator {
   Mutates mutates = nullptr;   // set: says in mutated_inputs' place what issue writes, of any number of inputs
   int state_input = -1;        // input, if a call has so many, that holds seed and offset of random numbers
   Mask shape_inputs = k_none;  // inputs of which shape, type and device matter alone: nobody reads their data
-  OrderOf order = nullptr;     // set: GPU arrays of four axes lie so, inputs (copied where they do not) and outputs
+  OrderOf order = nullptr;     // set: GPU arrays of four axes lie so: inputs (copied, or by takes_strides), outputs
   SavedFor saved_outputs_for = nullptr;  // set: saves these of saved_outputs only
   Widened widened = nullptr;             // set: amp::autocast() calls it so in the place of casting to float32
 };

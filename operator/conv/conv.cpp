@@ -7,6 +7,7 @@
 #include <sluice/operator/conv/passes.h>
 #include <sluice/operator/conv/pooled.h>
 #include <sluice/operator/conv/row_windows.h>
+#include <sluice/operator/conv/unpooled_relu.h>
 #include <sluice/operator/conv/volume.h>
 #include <sluice/operator/conv/windows.h>
 #include <sluice/operator/detail/families.h>
@@ -216,6 +217,7 @@ OperatorList conv_operators() noexcept {
       &convolution_relu_backward_weights_op,
       &convolution_relu_pool_op,
       &convolution_relu_pool_backward_op,
+      &max_pool2d_relu_backward_op,
       &convolution_backward_data_op,
       &convolution_backward_weights_op,
       &k_convolution1d,

@@ -20,12 +20,13 @@ bool takes_as_it_lies(const Operator& op, MemoryOrder order, std::size_t i, cons
   const ArrayObject& object = *input.object();
   if (has(op.shape_inputs, i))
     return true;
+  const auto takes_strides = [&] {
+    return has(op.strided_inputs, i) && !runs_backwards(object) &&
+           (op.takes_strides == nullptr || op.takes_strides(i, object.shape, object.strides));
+  };
   if (op.order != nullptr && order != MemoryOrder::row_major) [[unlikely]]
-    return is_in_order(object.shape, object.strides, order);
-  if (object.contiguous)
-    return true;
-  return has(op.strided_inputs, i) && !runs_backwards(object) &&
-         (op.takes_strides == nullptr || op.takes_strides(i, object.shape, object.strides));
+    return is_in_order(object.shape, object.strides, order) || (op.takes_strides != nullptr && takes_strides());
+  return object.contiguous || takes_strides();
 }
 
 // Arithmetic in float64 is IEEE 754's to the last denormal, as on a GPU.

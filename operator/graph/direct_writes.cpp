@@ -111,6 +111,7 @@ Graph optimised(const Graph& graph, Rounding rounding, TakenReductions taken) {
   run([&](const Graph& before) { return with_epilogues(before, rounding); });
   for (const auto pass :
        {with_pooled_convolutions,
+        with_unpooled_relus,
         with_norm_relus,
         with_norm_residuals,
         with_norm_casts,

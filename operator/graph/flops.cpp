@@ -8,6 +8,7 @@
 #include <sluice/operator/conv/fused.h>
 #include <sluice/operator/conv/passes.h>
 #include <sluice/operator/conv/pooled.h>
+#include <sluice/operator/conv/unpooled_relu.h>
 #include <sluice/operator/fused/fused.h>
 #include <sluice/operator/fused/reduction.h>
 #include <sluice/operator/graph/flops.h>
@@ -186,6 +187,8 @@ std::int64_t filter_flops(const Shapes& of) {
   if (op == &detail::convolution_relu_backward_weights_op)  // a mask, and the sums of a bias
     return convolution_flops(of.input(1), of.input(3)) +
            of.input(1).size() * static_cast<std::int64_t>(node.results.size());
+  if (op == &detail::max_pool2d_relu_backward_op)  // what is unpooled, masked and added up
+    return of.input(0).size() + of.input(2).size() * 2;
   return pooled_filter_flops(of);
 }
 

@@ -62,9 +62,21 @@ void drop_some(const BlocksAtATime& blocks, const DropoutMask& mask, const T* x,
     y[i] = static_cast<T>(words[i] < mask.threshold ? C{0} : static_cast<C>(x[i]) * scale);
 }
 
+/// `count` elements of images from `first` on, as they are counted row by row, where channels are neighbours.
+template <class T>
+void gather_turned(const TensorView& images, std::int64_t first, std::int64_t count, T* to) {
+  const std::int64_t channels = images.shape[1], plane = images.shape[2] * images.shape[3];
+  const T* const from = images.as<const T>();
+  for (std::int64_t i = 0; i < count; ++i) {
+    const std::int64_t planes = (first + i) / plane, pixel = (first + i) % plane;
+    to[i] = from[(planes / channels * plane + pixel) * channels + planes % channels];
+  }
+}
+
 template <class T>
 void apply_mask(const TensorView& input, const TensorView& output, const DropoutMask& mask) {
   const T* x = input.as<const T>();
+  const bool is_turned = order_of(input.shape, input.strides) == MemoryOrder::channels_last;
   T* y = output.as<T>();
   const std::int64_t size = output.size;
   const RandomBlock random = mask.random.read();
@@ -73,7 +85,14 @@ void apply_mask(const TensorView& input, const TensorView& output, const Dropout
     for (std::int64_t first = begin; first < end; first += BlocksAtATime::k_most) {
       const std::int64_t count = std::min(BlocksAtATime::k_most, end - first), at = 4 * first;
       blocks.make(first, count);
-      drop_some(blocks, mask, x + at, std::min(4 * count, size - at), y + at);
+      const std::int64_t elements = std::min(4 * count, size - at);
+      if (is_turned) {
+        T gathered[BlocksAtATime::k_words];
+        gather_turned(input, at, elements, gathered);
+        drop_some(blocks, mask, gathered, elements, y + at);
+      } else {
+        drop_some(blocks, mask, x + at, elements, y + at);
+      }
     }
   });
 }
@@ -131,6 +150,11 @@ Arrays dropout_gradient(const GradientCall& call) {
   return grads;
 }
 
+// Masks are drawn in the order of the elements, whichever way these lie: what convolutions give is read where it is.
+bool takes_images(std::size_t, const Shape& shape, const Shape& strides) {
+  return detail::order_of(shape, strides) == MemoryOrder::channels_last;
+}
+
 // Linear in dy: its gradient is itself.
 Arrays dropout_backward_gradient(const GradientCall& call) {
   return {invoke_one(k_dropout_backward, {call.output_grads[0], call.inputs[1]}, call.attributes, {}), NDArray()};
@@ -147,7 +171,9 @@ constinit const Operator k_dropout = {
     .kernels = {on_cpu(detail::dropout_cpu), on_gpu(SLUICE_GPU_KERNEL(detail::dropout_gpu))},
     .gradient = dropout_gradient,
     .saved_outputs = 0b10,
+    .strided_inputs = 0b1,
     .random = blocks_of,
+    .takes_strides = takes_images,
     .state_input = 1,
 };
 constinit const Operator k_dropout_backward = {

@@ -2,6 +2,7 @@
 
 #include <sluice/engine/cuda/check.h>
 #include <sluice/ndarray/early_start.cuh>
+#include <sluice/ndarray/strided.cuh>
 #include <sluice/operator/floating.h>
 #include <sluice/operator/group.cuh>
 #include <sluice/operator/library/launch.cuh>
@@ -12,11 +13,32 @@ namespace sluice::detail {
 
 namespace {
 
+/// Where elements of images whose channels are neighbours stand, as they are counted row by row.
+struct TurnedImages {
+  Divider<std::int64_t> plane, channels;
+
+  __device__ std::int64_t operator()(std::int64_t element) const {
+    const std::int64_t planes = plane.divide(element), image = channels.divide(planes);
+    const std::int64_t pixel = element - planes * plane.value(), channel = planes - image * channels.value();
+    return (image * plane.value() + pixel) * channels.value() + channel;
+  }
+};
+struct AsTheyAre {
+  __device__ std::int64_t operator()(std::int64_t element) const { return element; }
+};
+
 // A thread handles the four elements of one Philox block. `packed`: addresses allow to move them at once. `used`, if
 // not null, is told what the mask was drawn from.
-template <class T>
+template <class T, class Places>
 __global__ void __launch_bounds__(k_group_block) dropout_kernel(
-    const T* x, T* y, std::int64_t size, DropoutMask mask, Compute<T> scale, bool packed, RandomBlock* used) {
+    const T* x,
+    T* y,
+    std::int64_t size,
+    DropoutMask mask,
+    Compute<T> scale,
+    Places places,
+    bool packed,
+    RandomBlock* used) {
   start_early();
   using C = Compute<T>;
   using Pack = Neighbours<T, 4>;
@@ -40,7 +62,7 @@ __global__ void __launch_bounds__(k_group_block) dropout_kernel(
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         if (first + i < size)
-          y[first + i] = masked(x[first + i], i);
+          y[first + i] = masked(x[places(first + i)], i);
       }
     }
   }
@@ -49,6 +71,7 @@ __global__ void __launch_bounds__(k_group_block) dropout_kernel(
 void apply_mask(const KernelCall& call, RandomBlock* used) {
   const DropoutMask mask = dropout_mask(call);
   const std::int64_t size = call.outputs[0].size;
+  const Shape& shape = call.inputs[0].shape;
   if (size == 0)
     return;
   by_floating(call.inputs[0].dtype, [&]<class T>() {
@@ -56,8 +79,14 @@ void apply_mask(const KernelCall& call, RandomBlock* used) {
     T* y = call.outputs[0].as<T>();
     const auto bits = reinterpret_cast<std::uintptr_t>(x) | reinterpret_cast<std::uintptr_t>(y);
     const bool packed = bits % sizeof(Neighbours<T, 4>) == 0;
-    dropout_kernel<<<blocks_for_groups((size + 3) / 4, 1), k_group_block, 0, stream_of(call.queue)>>>(
-        x, y, size, mask, static_cast<Compute<T>>(mask.scale), packed, used);
+    const auto launch = [&](auto places, bool together) {
+      dropout_kernel<<<blocks_for_groups((size + 3) / 4, 1), k_group_block, 0, stream_of(call.queue)>>>(
+          x, y, size, mask, static_cast<Compute<T>>(mask.scale), places, together, used);
+    };
+    if (order_of(shape, call.inputs[0].strides) == MemoryOrder::channels_last)
+      launch(TurnedImages{Divider<std::int64_t>(shape[2] * shape[3]), Divider<std::int64_t>(shape[1])}, false);
+    else
+      launch(AsTheyAre{}, packed);
   });
   check_early_launch("dropout", stream_of(call.queue));
 }

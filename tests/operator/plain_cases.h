@@ -93,6 +93,13 @@ inline void add_pooled_convolutions(std::vector<PlainCase>& cases) {
          const NDArray places = call("convolution_relu_pool", {in[1], in[2]}, "")[1];
          return call("convolution_relu_pool_backward", {in[0], places, in[1], in[2]}, "bias=true, data=true");
        }});
+  // Windows that overlap.
+  cases.push_back(
+      {"max_pool2d_relu_backward", {{{2, 3, 4, 4}, {}}, {{2, 3, 9, 5}, {}}}, [call](const Arrays& in, DType) {
+         const char* const windows = "kernel=(3, 2), stride=(2, 1)";
+         const NDArray places = call("max_pool2d", {in[1]}, windows)[1];
+         return call("max_pool2d_relu_backward", {in[0], places, in[1]}, windows);
+       }});
 }
 
 inline void add_parts_of_layers(std::vector<PlainCase>& cases) {

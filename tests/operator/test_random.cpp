@@ -307,6 +307,32 @@ TEST_CASE("random arrays on a GPU are those of the CPU", "[gpu]") {
   }
 }
 
+// As many elements as take several groups of blocks, one over; the mask is that of the same elements row by row.
+void drop_images_as_they_lie(Device device) {
+  for (const DType dtype : {DType::float32, DType::bfloat16, DType::float64}) {
+    for (const Shape& shape : {Shape{3, 5, 9, 7}, {2, 64, 12, 12}, {1, 3, 1, 1}, {4, 1, 3, 3}, {0, 5, 2, 2}}) {
+      CAPTURE(device, dtype, shape);
+      const NDArray x = random::uniform(0.5, 1, shape, {.device = device}).astype(dtype);
+      const NDArray turned = x.transpose({0, 2, 3, 1}).copy().transpose({0, 3, 1, 2});
+      Engine::current().seed(5);
+      const autograd::RecordScope record;
+      const NDArray want = dropout(x, 0.3);
+      Engine::current().seed(5);
+      const NDArray made = dropout(turned, 0.3);
+      CHECK(made.strides() == want.strides());
+      CHECK(made.to_vector<double>() == want.to_vector<double>());
+    }
+  }
+}
+
+TEST_CASE("dropout of images whose channels are neighbours draws the mask that it draws row by row") {
+  drop_images_as_they_lie(cpu());
+}
+TEST_CASE("dropout of images on a GPU whose channels are neighbours draws the mask that it draws row by row", "[gpu]") {
+  SLUICE_NEEDS_GPUS(1);
+  drop_images_as_they_lie(gpu());
+}
+
 TEST_CASE("dropout on a GPU has the mask of the CPU, forward and backward", "[gpu]") {
   SLUICE_NEEDS_GPUS(1);
   NDArray on_cpu, on_gpu;
