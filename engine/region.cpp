@@ -42,10 +42,18 @@ void RegionKeeps::add_before(std::vector<std::uint64_t>& before, std::size_t ste
   before[step / 64] |= std::uint64_t{1} << (step % 64);
 }
 
-void RegionKeeps::begin_step(const std::vector<int>& after) {
+void RegionKeeps::begin_step(const std::vector<RegionTask>& tasks, const RegionTask& task) {
   std::vector<std::uint64_t> before((before_.size() + 63) / 64);
-  for (const int step : after)
-    add_before(before, static_cast<std::size_t>(step));
+  if (task.side.branch < 0) {
+    for (const int step : task.after)
+      add_before(before, static_cast<std::size_t>(step));
+  } else {
+    const auto at = static_cast<std::size_t>(&task - tasks.data());
+    std::size_t last = at - 1;  // of this side, or the branch
+    while (last != static_cast<std::size_t>(task.side.branch) && !(tasks[last].side == task.side))
+      --last;
+    add_before(before, last);
+  }
   before_.push_back(std::move(before));
 }
 

@@ -119,8 +119,12 @@ void RegionRecording::add(const Core& core, const Task& task, Closure&& body, So
   check(core, task);
   RegionTask recorded{
       .body = std::move(body), .name = task.name.c_str(), .kept_name = task.name, .site = site, .after = {}};
-  for (const Access& access : merged(task.access))
+  for (Access access : merged(task.access)) {
+    if (access.mode == AccessMode::out && side_.branch >= 0)  // what it held stays where the other side runs
+      access.mode = AccessMode::write;
     use(access, recorded);
+  }
+  place(recorded);
   program_.priority = std::min(program_.priority, task.priority);
   program_.tasks.push_back(std::move(recorded));
 }
@@ -133,7 +137,7 @@ void RegionRecording::follow_all() {
       followed[static_cast<std::size_t>(earlier)] = true;
   }
   for (std::size_t at = 0; at + 1 < tasks.size(); ++at) {
-    if (!followed[at])
+    if (!followed[at] && tasks[at].side.branch < 0)
       follow(tasks.back(), static_cast<int>(at));
   }
 }

@@ -1,5 +1,6 @@
 // What a region's task does: capture its tasks and launch them as a graph; launch the graph again; or, where that is
 // not to be had, call them one after the other.
+#include <algorithm>
 #include <utility>
 
 #include <sluice/engine/cuda/gpu.h>
@@ -21,6 +22,15 @@ void count(std::atomic<std::uint64_t>& counter) noexcept {
 }
 
 /// In a handler: throws the same, as the failure of a task inside that of its region.
+// Where no graph looks at the byte, the host does, once what comes before it is over.
+bool is_set(const void* byte, const Queue& queue) {
+  unsigned char found = 0;
+  const auto stream = static_cast<cudaStream_t>(queue.stream());
+  cuda_check(cudaMemcpyAsync(&found, byte, 1, cudaMemcpyDeviceToHost, stream), "cudaMemcpyAsync");
+  cuda_check(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
+  return found != 0;
+}
+
 [[noreturn]] void rethrow_as_of(const RegionTask& task) {
   const TaskNode& whole = *this_thread().task;
   auto record = std::make_shared<FailureRecord>();
@@ -123,34 +133,53 @@ bool CudaRegionVariant::capture_all(RegionCapture& capture, const Queue& queue) 
     ~Steps() { keeps.end_steps(); }
   } const steps{keeps_};
   keeps_.begin_steps(capture);
-  for (RegionTask& task : program.tasks) {
+  return std::all_of(
+      program.tasks.begin(), program.tasks.end(), [&](RegionTask& task) { return capture_one(capture, task, inner); });
+}
+
+bool CudaRegionVariant::capture_one(RegionCapture& capture, RegionTask& task, const Queue& queue) {
+  const auto made = [](auto&& step) {
     try {
-      capture.begin_step(task.after);
-      keeps_.begin_step(task.after);
+      step();
+      return true;
     } catch (const Error&) {
       return false;
     }
-    blamed_ = &task;
-    try {
-      const RegionKeepsScope scope(keeps_);
-      call(task, inner);
-    } catch (...) {
-      cudaGetLastError();
-      if (!capture.intact())
-        return false;
-      rethrow_as_of(task);
-    }
-    if (!capture.end_step())
+  };
+  const bool begun = made([&] {
+    capture.begin_step(program.tasks, task);
+    keeps_.begin_step(program.tasks, task);
+    if (task.choice)
+      capture.begin_choice(*task.choice);
+  });
+  if (!begun)
+    return false;
+  blamed_ = &task;
+  try {
+    const RegionKeepsScope scope(keeps_);
+    call(task, queue);
+  } catch (...) {
+    cudaGetLastError();
+    if (!capture.intact())
       return false;
-    blamed_ = nullptr;
+    rethrow_as_of(task);
   }
+  if (task.choice && !made([&] { capture.end_choice(*task.choice); }))
+    return false;
+  if (!capture.end_step())
+    return false;
+  blamed_ = nullptr;
   return true;
 }
 
+// Graphs with branches are made anew: whether one may be brought up to date with another's sides CUDA does not say.
 GraphShape CudaRegionVariant::shape(cudaGraph_t graph) const {
+  static std::atomic<std::uint64_t> branches{0};
   std::uint64_t structure = program.tasks.size();
   for (const RegionTask& task : program.tasks) {
     structure = mixed(structure, task.name);
+    if (task.choice)
+      structure = mixed(structure, branches.fetch_add(1, std::memory_order_relaxed) + 1);
     for (int earlier : task.after)
       structure = mixed(structure, static_cast<std::uint64_t>(earlier));
   }
@@ -221,15 +250,28 @@ bool CudaRegionVariant::launch(const Queue& queue) {
   return true;
 }
 
+bool CudaRegionVariant::is_taken(const RegionTask& task, const std::vector<bool>& first_sides) const {
+  const std::vector<RegionSide> sides = sides_of(program.tasks, task.side);
+  return std::all_of(sides.begin(), sides.end(), [&](RegionSide side) {
+    return first_sides[static_cast<std::size_t>(side.branch)] == (side.number == 0);
+  });
+}
+
 void CudaRegionVariant::run_in_order(const Queue& queue) {
   count(graphs_->counted.in_order);
   RegionStepStream stream(queue, graphs_->gpu.bodies.stream(), words_);
   const Queue inner(queue.engine(), queue.device(), 1, &stream, this_thread().task);
+  std::vector<bool> first_sides(program.tasks.size());
   for (std::size_t at = 0; at < program.tasks.size(); ++at) {
     RegionTask& task = program.tasks[at];
+    if (!is_taken(task, first_sides))
+      continue;
     stream.begin_step(at);
     try {
-      call(task, inner);
+      if (task.choice)
+        first_sides[at] = is_set(task.choice->byte, inner);
+      else
+        call(task, inner);
     } catch (...) {
       cudaGetLastError();
       rethrow_as_of(task);

@@ -75,6 +75,8 @@ class CudaRegionVariant final : public RegionVariant {
   bool launch(const Queue& queue);
   void run_in_order(const Queue& queue);
   static void call(RegionTask& task, const Queue& queue);
+  bool capture_one(RegionCapture& capture, RegionTask& task, const Queue& queue);
+  bool is_taken(const RegionTask& task, const std::vector<bool>& first_sides) const;
   GraphShape shape(cudaGraph_t graph) const;
 
   const std::shared_ptr<CudaRegionGraphs> graphs_;

@@ -18,14 +18,35 @@ namespace sluice::detail {
 
 class Core;
 
+struct BranchCondition;
+
+/// Of which branch, a task's number, and which of its sides a task is part. None: of the region itself.
+struct RegionSide {
+  int branch = -1;
+  int number = 0;
+  bool operator==(const RegionSide&) const = default;
+};
+
+/// Of a task that chooses the side of a branch: the byte that says which, and, while the task is captured, the handle
+/// of the conditional node.
+struct RegionChoice {
+  const void* byte = nullptr;
+  std::shared_ptr<unsigned long long> handle = {};
+};
+
 /// A task that was pushed while a region recorded.
 struct RegionTask {
   Closure body;
   const char* name = "";
   TaskName kept_name;  // to which it points, perhaps
   SourceLocation site;
-  std::vector<int> after;  // earlier tasks that it has to follow; what follows from those is left out
+  std::vector<int> after;  // earlier tasks of its side that it has to follow; what follows from those is left out
+  RegionSide side = {};
+  std::optional<RegionChoice> choice = {};
 };
+
+/// The sides that one stands in, the outermost first, itself last.
+std::vector<RegionSide> sides_of(const std::vector<RegionTask>& tasks, RegionSide innermost);
 
 /// How the tasks together use a Var that is another one at each run: its place among those that the run is given.
 struct ChangingUse {
@@ -54,6 +75,10 @@ class RegionRecording {
   void add(const Core& core, const Task& task, Closure&& body, SourceLocation site);
   /// Throws ValueError, again in finish(): push_tasks may have caught it, and the tasks are incomplete.
   [[noreturn]] void refuse(const std::string& text);
+  /// What is added then is part of a branch, of its first side first. Throws as add() does.
+  void begin_branch(Engine& engine, const BranchCondition& condition, SourceLocation site);
+  void other_side() noexcept { side_.number = 1; }
+  void end_branch() noexcept;
   /// The task that was added last follows all others: when it is over, all are.
   void follow_all();
   const char* region() const noexcept { return region_; }
@@ -68,6 +93,7 @@ class RegionRecording {
   };
   void check(const Core& core, const Task& task);
   void use(Access access, RegionTask& task);
+  void place(RegionTask& task);
   Use& use_of(Access access);
   void take_out(std::span<const Var> changing);
 
@@ -77,6 +103,7 @@ class RegionRecording {
   RegionProgram program_;
   std::unordered_map<VarCore*, Use> uses_;
   std::exception_ptr refused_;
+  RegionSide side_;  // of what is added next
 };
 
 /// How a launch stands. unknown: CUDA did not say, and it may still run.
@@ -148,8 +175,9 @@ class RegionKeeps {
   ~RegionKeeps() { give_back(); }
 
   void begin_steps(RegionSteps& steps) noexcept { steps_ = &steps; }
-  /// The next task's body is called: it comes after those steps, and after what they come after. Throws std::bad_alloc.
-  void begin_step(const std::vector<int>& after);
+  /// The next task's body is called: it comes after what it has to follow, in a side of a branch after all that stands
+  /// there before it, and after what those come after. Throws std::bad_alloc.
+  void begin_step(const std::vector<RegionTask>& tasks, const RegionTask& task);
   /// No further bodies are called.
   void end_steps() noexcept { before_.clear(); }
   void add(RetireHook& hook) { kept_.push_back({&hook, before_.size()}); }

@@ -1,8 +1,10 @@
 // The operator cond: a branch as a node of a graph, taken when it runs.
 #include <algorithm>
 
+#include <sluice/engine/region.h>
 #include <sluice/ndarray/autograd.h>
 #include <sluice/ndarray/detail/array_object.h>
+#include <sluice/operator/control/detail/branches.h>
 #include <sluice/operator/control/detail/loop.h>
 #include <sluice/operator/control/detail/turns.h>
 #include <sluice/operator/detail/families.h>
@@ -80,16 +82,23 @@ bool normalise_cond(const RawCall& call, NormalCall& normal) {
   return true;
 }
 
-// On a GPU a conditional node of a CUDA graph could choose in the place of the host.
+// In a CUDA graph the GPU chooses, otherwise the host does.
 void issue_cond(const IssueCall& call) {
   const auto& a = call.attributes.as<CondAttributes>();
   const CondParts parts(a, call.inputs.size());
   const Arrays inputs = apart(call);
-  const bool truth = truth_of(k_name, inputs[0], call.site);
-  const std::vector<NDArray> given = parts.of(truth, std::span<const NDArray>(inputs));
-  const Arrays results = (truth ? a.then_body : a.else_body).run(given, call.site);
-  for (std::size_t i = 0; i < results.size(); ++i)
-    sluice::detail::push_copy(results[i], call.outputs[i], call.site);
+  const bool in_graph = region_records();
+  const auto push = [&](bool truth) {
+    const Subgraph& body = truth ? a.then_body : a.else_body;
+    const std::vector<NDArray> given = parts.of(truth, std::span<const NDArray>(inputs));
+    const Arrays results = in_graph ? body.evaluate(given) : body.run(given, call.site);
+    for (std::size_t i = 0; i < results.size(); ++i)
+      sluice::detail::push_copy(results[i], call.outputs[i], call.site);
+  };
+  if (in_graph)
+    return push_branch(
+        inputs[0], [&] { push(true); }, [&] { push(false); }, call.site);
+  push(truth_of(k_name, inputs[0], call.site));
 }
 
 /// One side's gradients: of what both are given, of what this one uses beside, and zeros for what the other one does.

@@ -69,8 +69,9 @@ SLUICE_API LoopResult while_loop(
 /// then_body(inputs) where the one element of `predicate` is not zero (NaN is not), else_body(inputs) where it is.
 ///
 /// The calling thread waits for the predicate's value. Traced, both bodies are called, and must give arrays of the same
-/// number, shapes, types and device; they are one node: whoever runs the plan waits so, then runs the plan of the one
-/// that is taken. Its gradient computes that one again. Traced bodies that draw random numbers or write in place:
+/// number, shapes, types and device; they are one node. On a GPU it is part of the plan's CUDA graph where all that the
+/// bodies call may be: the GPU looks at the predicate, and nobody waits. Otherwise whoever runs the plan waits, then
+/// runs the plan of the one that is taken. Its gradient computes that one again. Traced bodies that draw random numbers or write in place:
 /// UnsupportedError.
 ///
 /// Throws ShapeError for a predicate that has not one element; ValueError for undefined arrays; where traced

@@ -89,6 +89,10 @@ Arrays Subgraph::run(std::span<const NDArray> inputs, SourceLocation site) const
   return state_->plan_here().run(inputs, site);
 }
 
+Arrays Subgraph::evaluate(std::span<const NDArray> inputs) const {
+  return graph::evaluate(state_->plan_here().graph(), inputs);
+}
+
 const GradientNode& Subgraph::gradient(const std::string& key, const std::function<GradientNode()>& make) const {
   {
     const std::lock_guard hold(state_->mutex);

@@ -34,6 +34,8 @@ class SLUICE_API Subgraph {
   bool takes(std::span<const ArraySpec> inputs) const noexcept;
   /// What it gives, without waiting; by a plan that is kept. Any thread. Throws what Plan::run() throws.
   Arrays run(std::span<const NDArray> inputs, SourceLocation site) const;
+  /// The same call by call, after the passes of that plan: what this thread pushes is what a region then records.
+  Arrays evaluate(std::span<const NDArray> inputs) const;
   /// What `make` gave the first time that it was asked for under that key.
   const GradientNode& gradient(const std::string& key, const std::function<GradientNode()>& make) const;
 

@@ -5,6 +5,7 @@
 #include <sluice/ndarray/create.h>
 #include <sluice/ndarray/detail/array_object.h>
 #include <sluice/ndarray/detail/autocast_here.h>
+#include <sluice/operator/control/detail/branches.h>
 #include <sluice/operator/detail/kernel_task.h>
 #include <sluice/operator/detail/offer.h>
 #include <sluice/operator/detail/operator_node.h>
@@ -211,14 +212,15 @@ void Binding::bind_node(const Node& node, Engine& engine) {
     bind_view(node);
     return;
   }
-  Step step{node.op, inputs_of(node), &node.attributes, {}, node.site, cpu(), node.op->capturable};
+  Step step{node.op, inputs_of(node), &node.attributes, {}, node.site, cpu(), false};
   for (const auto [id, made] : node.results) {
     if (made)
       arrays_[id] = result_of(node, id, step.inputs, engine);
     step.destinations.push_back(arrays_[id]);
   }
   step.device = device_of(step);
-  step.capturable = step.capturable && is_on_one_gpu(step.device, step.inputs, step.destinations);
+  step.capturable = (node.op->capturable || control::is_graph_branch(graph_, node)) &&
+                    is_on_one_gpu(step.device, step.inputs, step.destinations);
   steps_.push_back(std::move(step));
   note_uses(node);
 }

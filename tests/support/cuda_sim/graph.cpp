@@ -1,18 +1,44 @@
 // Graphs, made by capture alone.
 #include <algorithm>
 #include <map>
+#include <utility>
 
 #include "tests/support/cuda_sim/world.h"
 
 using namespace sluice::test::sim;
 
+namespace device_sim {
+void set_condition(unsigned long long handle, unsigned value) noexcept;  // kernels call it
+}
+
 namespace {
+
+std::vector<Node> copy_nodes(const CUgraph_st& graph);
+
+// The nodes of the side that the value says, one after the other.
+void add_sides(Node& node) {
+  std::vector<std::vector<Node>> sides;
+  for (cudaGraph_t side : node.branch->sides) {
+    sides.push_back(copy_nodes(*side));
+    for (const Node& inner : sides.back())
+      node.touches.insert(node.touches.end(), inner.touches.begin(), inner.touches.end());
+  }
+  node.work = std::make_shared<const std::function<void()>>([branch = node.branch, sides = std::move(sides)] {
+    for (const Node& inner : sides[branch->value != 0 ? 0 : 1]) {
+      if (inner.work != nullptr)
+        (*inner.work)();
+    }
+  });
+}
 
 std::vector<Node> copy_nodes(const CUgraph_st& graph) {
   std::vector<Node> nodes;
   nodes.reserve(graph.nodes.size());
-  for (const auto& node : graph.nodes)
+  for (const auto& node : graph.nodes) {
     nodes.push_back(node->node);
+    if (node->node.kind == Kind::branch)
+      add_sides(nodes.back());
+  }
   return nodes;
 }
 
@@ -88,6 +114,17 @@ cudaGraphEdgeData edge_of(const Node& node, std::size_t before) {
     edge.type = cudaGraphDependencyTypeProgrammatic;
   }
   return edge;
+}
+
+void drop(World& all, CUgraph_st& graph) {
+  graph.alive = false;
+  all.dropped.push_back(copy_nodes(graph));
+  for (const BranchRef& branch : graph.branches) {
+    for (cudaGraph_t side : branch->sides)
+      drop(all, *side);
+  }
+  graph.nodes.clear();
+  graph.branches.clear();
 }
 
 bool is_early(const cudaGraphEdgeData& edge) {
@@ -182,7 +219,8 @@ cudaError_t cudaGraphNodeGetType(cudaGraphNode_t node, cudaGraphNodeType* type) 
         {Kind::wait, cudaGraphNodeTypeWaitEvent},
         {Kind::graph, cudaGraphNodeTypeGraph},
         {Kind::empty, cudaGraphNodeTypeEmpty},
-        {Kind::free, cudaGraphNodeTypeMemFree}};
+        {Kind::free, cudaGraphNodeTypeMemFree},
+        {Kind::branch, cudaGraphNodeTypeConditional}};
     *type = types.at(node->node.kind);
     return cudaSuccess;
   });
@@ -236,6 +274,8 @@ cudaError_t cudaGraphExecUpdate(cudaGraphExec_t handle, cudaGraph_t source, cuda
       *info = {.result = result, .errorNode = nullptr, .errorFromNode = nullptr};
     if (result != cudaGraphExecUpdateSuccess)
       return cudaErrorGraphExecUpdateFailure;
+    if (std::any_of(wanted.begin(), wanted.end(), [](const Node& node) { return node.kind == Kind::branch; }))
+      all.violation("a graph with branches was brought up to date, of which CUDA says little");
     if (!same_kernels(exec.nodes, wanted))
       all.violation("a graph was brought up to date with other kernels or clusters than it was made with");
     std::swap(exec.nodes, wanted);  // launches under way keep what they were launched with
@@ -277,6 +317,54 @@ cudaError_t cudaGraphExecDestroy(cudaGraphExec_t handle) {
   });
 }
 
+cudaError_t cudaGraphConditionalHandleCreate(
+    cudaGraphConditionalHandle* made, cudaGraph_t handle, unsigned value, unsigned) {
+  return call("cudaGraphConditionalHandleCreate", [&](World& all, Lock&) {
+    CUgraph_st& graph = all.graph(handle);
+    graph.branches.push_back(std::make_shared<Branch>());
+    graph.branches.back()->value = value;
+    *made = reinterpret_cast<cudaGraphConditionalHandle>(graph.branches.back().get());
+    return cudaSuccess;
+  });
+}
+
+cudaError_t cudaGraphAddNode(
+    cudaGraphNode_t* made,
+    cudaGraph_t handle,
+    const cudaGraphNode_t* before,
+    const cudaGraphEdgeData*,
+    size_t count,
+    cudaGraphNodeParams* params) {
+  return call("cudaGraphAddNode", [&](World& all, Lock&) {
+    CUgraph_st& graph = all.graph(handle);
+    cudaConditionalNodeParams& wanted = params->conditional;
+    const auto of_handle = [&](const BranchRef& branch) {
+      return reinterpret_cast<cudaGraphConditionalHandle>(branch.get()) == wanted.handle;
+    };
+    const auto branch = std::find_if(graph.branches.begin(), graph.branches.end(), of_handle);
+    if (params->type != cudaGraphNodeTypeConditional || wanted.type != cudaGraphCondTypeIf || wanted.size != 2 ||
+        branch == graph.branches.end() || std::exchange((*branch)->used, true))
+      return cudaErrorInvalidValue;
+    graph.nodes.push_back(std::make_unique<CUgraphNode_st>());
+    CUgraphNode_st& node = *graph.nodes.back();
+    node.graph = handle;
+    node.index = graph.nodes.size() - 1;
+    node.node.kind = Kind::branch;
+    node.node.device = all.current_device();
+    node.node.branch = *branch;
+    for (size_t i = 0; i < count; ++i)
+      node.node.before.push_back(before[i]->index);
+    std::sort(node.node.before.begin(), node.node.before.end());
+    for (unsigned i = 0; i < wanted.size; ++i) {
+      (*branch)->sides.push_back(all.graphs.make());
+      (*branch)->sides.back()->is_side = true;
+    }
+    wanted.phGraph_out = (*branch)->sides.data();
+    *made = &node;
+    return cudaSuccess;
+  });
+}
+
 cudaError_t cudaGraphDestroy(cudaGraph_t handle) {
   return call("cudaGraphDestroy", [&](World& all, Lock&) {
     CUgraph_st& graph = all.alive(all.graphs, handle, "a graph");
@@ -286,9 +374,15 @@ cudaError_t cudaGraphDestroy(cudaGraph_t handle) {
         return cudaErrorInvalidValue;
       }
     }
-    graph.alive = false;
-    all.dropped.push_back(copy_nodes(graph));
-    graph.nodes.clear();
+    if (graph.is_side) {
+      all.violation("a side of a branch was destroyed apart from its graph");
+      return cudaErrorInvalidValue;
+    }
+    drop(all, graph);
     return cudaSuccess;
   });
+}
+
+void device_sim::set_condition(unsigned long long handle, unsigned value) noexcept {
+  reinterpret_cast<Branch*>(handle)->value = value;
 }
