@@ -8,8 +8,10 @@ namespace sluice::control {
 
 namespace {
 
+using sluice::detail::start_early;
+
 __global__ void set_condition_kernel(cudaGraphConditionalHandle handle, const unsigned char* byte) {
-  sluice::detail::start_early();
+  start_early();
   cudaGraphSetConditional(handle, *byte);
 }
 

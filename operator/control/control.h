@@ -71,8 +71,8 @@ SLUICE_API LoopResult while_loop(
 /// The calling thread waits for the predicate's value. Traced, both bodies are called, and must give arrays of the same
 /// number, shapes, types and device; they are one node. On a GPU it is part of the plan's CUDA graph where all that the
 /// bodies call may be: the GPU looks at the predicate, and nobody waits. Otherwise whoever runs the plan waits, then
-/// runs the plan of the one that is taken. Its gradient computes that one again. Traced bodies that draw random numbers or write in place:
-/// UnsupportedError.
+/// runs the plan of the one that is taken. Its gradient computes that one again. Traced bodies that draw random numbers
+/// or write in place: UnsupportedError.
 ///
 /// Throws ShapeError for a predicate that has not one element; ValueError for undefined arrays; where traced
 /// ValueError, ShapeError, DTypeError, DeviceError for bodies that differ; what a body throws.
