@@ -7,15 +7,11 @@
 
 using namespace sluice::test::sim;
 
-namespace device_sim {
-void set_condition(unsigned long long handle, unsigned value) noexcept;  // kernels call it
-}
-
 namespace {
 
 std::vector<Node> copy_nodes(const CUgraph_st& graph);
 
-// The nodes of the side that the value says, one after the other.
+// The nodes of the side that the value says, one after the other; of a loop's, as long as it says so.
 void add_sides(Node& node) {
   std::vector<std::vector<Node>> sides;
   for (cudaGraph_t side : node.branch->sides) {
@@ -24,10 +20,16 @@ void add_sides(Node& node) {
       node.touches.insert(node.touches.end(), inner.touches.begin(), inner.touches.end());
   }
   node.work = std::make_shared<const std::function<void()>>([branch = node.branch, sides = std::move(sides)] {
-    for (const Node& inner : sides[branch->value != 0 ? 0 : 1]) {
-      if (inner.work != nullptr)
-        (*inner.work)();
-    }
+    const auto run = [&](std::size_t side) {
+      for (const Node& inner : sides[side]) {
+        if (inner.work != nullptr)
+          (*inner.work)();
+      }
+    };
+    if (sides.size() == 2)
+      return run(branch->value != 0 ? 0 : 1);
+    while (branch->value != 0)
+      run(0);
   });
 }
 
@@ -51,6 +53,8 @@ cudaError_t instantiate(World& all, cudaGraphExec_t* made, cudaGraph_t handle) {
     if (capture->graph == handle)
       return cudaErrorInvalidValue;  // still under capture
   }
+  if (!bodies_are_allowed(all, graph))
+    return cudaErrorNotSupported;
   CUgraphExec_st* const exec = all.execs.make();
   exec->device = device;
   exec->nodes = copy_nodes(graph);
@@ -317,54 +321,6 @@ cudaError_t cudaGraphExecDestroy(cudaGraphExec_t handle) {
   });
 }
 
-cudaError_t cudaGraphConditionalHandleCreate(
-    cudaGraphConditionalHandle* made, cudaGraph_t handle, unsigned value, unsigned) {
-  return call("cudaGraphConditionalHandleCreate", [&](World& all, Lock&) {
-    CUgraph_st& graph = all.graph(handle);
-    graph.branches.push_back(std::make_shared<Branch>());
-    graph.branches.back()->value = value;
-    *made = reinterpret_cast<cudaGraphConditionalHandle>(graph.branches.back().get());
-    return cudaSuccess;
-  });
-}
-
-cudaError_t cudaGraphAddNode(
-    cudaGraphNode_t* made,
-    cudaGraph_t handle,
-    const cudaGraphNode_t* before,
-    const cudaGraphEdgeData*,
-    size_t count,
-    cudaGraphNodeParams* params) {
-  return call("cudaGraphAddNode", [&](World& all, Lock&) {
-    CUgraph_st& graph = all.graph(handle);
-    cudaConditionalNodeParams& wanted = params->conditional;
-    const auto of_handle = [&](const BranchRef& branch) {
-      return reinterpret_cast<cudaGraphConditionalHandle>(branch.get()) == wanted.handle;
-    };
-    const auto branch = std::find_if(graph.branches.begin(), graph.branches.end(), of_handle);
-    if (params->type != cudaGraphNodeTypeConditional || wanted.type != cudaGraphCondTypeIf || wanted.size != 2 ||
-        branch == graph.branches.end() || std::exchange((*branch)->used, true))
-      return cudaErrorInvalidValue;
-    graph.nodes.push_back(std::make_unique<CUgraphNode_st>());
-    CUgraphNode_st& node = *graph.nodes.back();
-    node.graph = handle;
-    node.index = graph.nodes.size() - 1;
-    node.node.kind = Kind::branch;
-    node.node.device = all.current_device();
-    node.node.branch = *branch;
-    for (size_t i = 0; i < count; ++i)
-      node.node.before.push_back(before[i]->index);
-    std::sort(node.node.before.begin(), node.node.before.end());
-    for (unsigned i = 0; i < wanted.size; ++i) {
-      (*branch)->sides.push_back(all.graphs.make());
-      (*branch)->sides.back()->is_side = true;
-    }
-    wanted.phGraph_out = (*branch)->sides.data();
-    *made = &node;
-    return cudaSuccess;
-  });
-}
-
 cudaError_t cudaGraphDestroy(cudaGraph_t handle) {
   return call("cudaGraphDestroy", [&](World& all, Lock&) {
     CUgraph_st& graph = all.alive(all.graphs, handle, "a graph");
@@ -381,8 +337,4 @@ cudaError_t cudaGraphDestroy(cudaGraph_t handle) {
     drop(all, graph);
     return cudaSuccess;
   });
-}
-
-void device_sim::set_condition(unsigned long long handle, unsigned value) noexcept {
-  reinterpret_cast<Branch*>(handle)->value = value;
 }
