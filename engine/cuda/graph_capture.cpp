@@ -56,15 +56,15 @@ cudaGraphConditionalHandle GraphCapture::new_condition() {
   return made;
 }
 
-std::array<cudaGraph_t, 2> GraphCapture::add_branch(cudaGraphConditionalHandle condition) {
+std::array<cudaGraph_t, 2> GraphCapture::add_branch(cudaGraphConditionalHandle condition, bool repeats) {
   CaptureEnds ends;
   if (!read(ends))
     throw CudaError("a capture was spoilt where a branch begins", cudaErrorStreamCaptureInvalidated);
   cudaGraphNodeParams params{};
   params.type = cudaGraphNodeTypeConditional;
   params.conditional.handle = condition;
-  params.conditional.type = cudaGraphCondTypeIf;
-  params.conditional.size = 2;
+  params.conditional.type = repeats ? cudaGraphCondTypeWhile : cudaGraphCondTypeIf;
+  params.conditional.size = repeats ? 1 : 2;
   cudaGraphNode_t node = nullptr;
   cuda_check(
       cudaGraphAddNode(&node, graph(), ends.nodes_.data(), ends.edges_.data(), ends.nodes_.size(), &params),
@@ -72,7 +72,7 @@ std::array<cudaGraph_t, 2> GraphCapture::add_branch(cudaGraphConditionalHandle c
   ends.nodes_.assign(1, node);
   ends.edges_.assign(1, cudaGraphEdgeData());
   restart_after(ends);
-  return {params.conditional.phGraph_out[0], params.conditional.phGraph_out[1]};
+  return {params.conditional.phGraph_out[0], repeats ? nullptr : params.conditional.phGraph_out[1]};
 }
 
 void GraphCapture::update(CaptureEnds& ends, unsigned how) {

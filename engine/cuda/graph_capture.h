@@ -47,11 +47,11 @@ class GraphCapture {
   void restart_after(CaptureEnds& ends) { update(ends, cudaStreamSetCaptureDependencies); }
   /// It comes after those too. Throws CudaError.
   void also_after(CaptureEnds& ends) { update(ends, cudaStreamAddCaptureDependencies); }
-  /// What the next branch is chosen by. Throws CudaError.
+  /// What the next branch or loop is chosen by. Throws CudaError.
   cudaGraphConditionalHandle new_condition();
   /// A branch, which comes after what was enqueued, and what is enqueued next after it. Its sides: for what is not
-  /// zero, and for zero. Throws CudaError.
-  std::array<cudaGraph_t, 2> add_branch(cudaGraphConditionalHandle condition);
+  /// zero, and for zero; of a loop what is repeated, and null. Throws CudaError.
+  std::array<cudaGraph_t, 2> add_branch(cudaGraphConditionalHandle condition, bool repeats);
   /// `ends` become those after which the capture stands. False if it is spoilt. Throws std::bad_alloc.
   bool read(CaptureEnds& ends) const;
   /// False if something has spoilt it.

@@ -1,4 +1,4 @@
-// Branches of a region become conditional nodes, whose sides are graphs of their own.
+// Branches and loops of a region become conditional nodes, whose bodies are graphs of their own.
 #include <utility>
 
 #include <sluice/engine/cuda/check.h>
@@ -54,7 +54,7 @@ void RegionCapture::begin_choice(RegionChoice& choice) {
 }
 
 void RegionCapture::end_choice(const RegionChoice& choice) {
-  sides_ = here().add_branch(*choice.handle);
+  sides_ = here().add_branch(*choice.handle, choice.repeats);
 }
 
 }  // namespace sluice::detail

@@ -127,7 +127,7 @@ std::size_t RegionCapture::choose_table() {
       return i;
   }
   if (tables.size() < RegionStream::k_most_tables) {
-    tables.push_back(std::make_unique<RegionStream::Table>());
+    tables.emplace_back();
     return tables.size() - 1;
   }
   const auto oldest = std::min_element(latest_.begin(), latest_.end());
@@ -143,20 +143,25 @@ void RegionCapture::take_table() {
   latest_[chosen] = uses_[chosen] = static_cast<std::uint32_t>(steps_.size() + 1);
 }
 
+RegionStream::Handles& RegionCapture::handles_here() {
+  if (table_ < 0)
+    take_table();
+  RegionStream::Table& table = where_.tables[static_cast<std::size_t>(table_)];
+  if (table.size() <= open_.size())
+    table.resize(open_.size() + 1);
+  if (table[open_.size()] == nullptr)
+    table[open_.size()] = std::make_unique<RegionStream::Handles>();
+  return *table[open_.size()];
+}
+
 std::shared_ptr<void>& RegionCapture::slot(std::size_t id) noexcept {
   used_slots_ = true;
-  if (table_ < 0) {
-    try {
-      take_table();
-    } catch (...) {  // the capture is given up; until its end the body has some table
-      failed_ = true;
-      if (where_.tables.empty()) {
-        return spare_[id];
-      }
-      table_ = 0;
-    }
+  try {
+    return handles_here()[id];
+  } catch (...) {  // the capture is given up; until its end the body has some table
+    failed_ = true;
+    return spare_[id];
   }
-  return (*where_.tables[static_cast<std::size_t>(table_)])[id];
 }
 
 }  // namespace sluice::detail

@@ -13,15 +13,18 @@
 
 namespace sluice::detail {
 
-/// A region's own stream for captures, and the library handles that are bound to it. Tasks that may run side by side
-/// have different tables of handles: a handle may own memory that its calls use.
+/// A region's own streams for captures, and the library handles that are bound to them. Tasks that may run side by side
+/// have different tables of handles: a handle may own memory that its calls use. Sides of branches are captured on
+/// streams of their own, one for each depth, and a handle enqueues on the stream that it was made for: so each depth
+/// has handles of its own in a table.
 struct RegionStream {
   static constexpr std::size_t k_most_tables = 32;
-  using Table = std::array<std::shared_ptr<void>, k_max_slots>;
+  using Handles = std::array<std::shared_ptr<void>, k_max_slots>;
+  using Table = std::vector<std::unique_ptr<Handles>>;  // by depth
 
   GraphCapture capture;
   std::vector<std::unique_ptr<GraphCapture>> of_sides;  // of a branch, of a branch in its side, ..
-  std::vector<std::unique_ptr<Table>> tables;           // destroyed before the capture's stream
+  std::vector<Table> tables;                            // destroyed before the streams
 };
 
 /// Where the kernels of a region's tasks report bad data, in all its runs: each task has a word of its own, so that an
@@ -98,6 +101,7 @@ class RegionCapture final : public Stream, public RegionSteps {
   void merge(const TableUses& other) noexcept;
   std::size_t choose_table();
   void take_table();
+  RegionStream::Handles& handles_here();
 
   RegionStream& where_;
   const EarlyStarts early_starts_;
@@ -111,8 +115,8 @@ class RegionCapture final : public Stream, public RegionSteps {
   TableUses latest_{};
   int table_ = -1;  // of the step under way
   std::array<cudaGraph_t, 2> sides_{};
-  std::vector<RegionSide> open_;  // the side that is captured, and those around it
-  RegionStream::Table spare_{};   // where no table can be had
+  std::vector<RegionSide> open_;   // the side that is captured, and those around it
+  RegionStream::Handles spare_{};  // where no table can be had
 };
 
 /// The stream of a region's own task while it calls its tasks one by one: each reports for itself.

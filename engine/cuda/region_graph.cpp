@@ -21,7 +21,6 @@ void count(std::atomic<std::uint64_t>& counter) noexcept {
   counter.fetch_add(1, std::memory_order_relaxed);
 }
 
-/// In a handler: throws the same, as the failure of a task inside that of its region.
 // Where no graph looks at the byte, the host does, once what comes before it is over.
 bool is_set(const void* byte, const Queue& queue) {
   unsigned char found = 0;
@@ -31,6 +30,7 @@ bool is_set(const void* byte, const Queue& queue) {
   return found != 0;
 }
 
+/// In a handler: throws the same, as the failure of a task inside that of its region.
 [[noreturn]] void rethrow_as_of(const RegionTask& task) {
   const TaskNode& whole = *this_thread().task;
   auto record = std::make_shared<FailureRecord>();
@@ -89,8 +89,8 @@ void CudaRegionGraphs::note_capture(bool refused, const RegionTask* task) noexce
   }
 }
 
-ExecutableCache::Lease CudaRegionGraphs::prepare(GraphShape shape, cudaGraph_t graph) {
-  ExecutableCache::Lease lease = gpu.executables.take(shape, graph, {.owner = this});
+ExecutableCache::Lease CudaRegionGraphs::prepare(GraphShape shape, cudaGraph_t graph, bool alone) {
+  ExecutableCache::Lease lease = gpu.executables.take(shape, graph, {.alone = alone, .owner = this});
   count(lease.found() == ExecutableCache::Found::updated ? counted.updated : counted.instantiated);
   return lease;
 }
@@ -172,14 +172,15 @@ bool CudaRegionVariant::capture_one(RegionCapture& capture, RegionTask& task, co
   return true;
 }
 
-// Graphs with branches are made anew: whether one may be brought up to date with another's sides CUDA does not say.
+bool CudaRegionVariant::has_branches() const noexcept {
+  return std::any_of(
+      program.tasks.begin(), program.tasks.end(), [](const RegionTask& task) { return task.choice.has_value(); });
+}
+
 GraphShape CudaRegionVariant::shape(cudaGraph_t graph) const {
-  static std::atomic<std::uint64_t> branches{0};
   std::uint64_t structure = program.tasks.size();
   for (const RegionTask& task : program.tasks) {
     structure = mixed(structure, task.name);
-    if (task.choice)
-      structure = mixed(structure, branches.fetch_add(1, std::memory_order_relaxed) + 1);
     for (int earlier : task.after)
       structure = mixed(structure, static_cast<std::uint64_t>(earlier));
   }
@@ -217,7 +218,7 @@ CudaRegionVariant::State CudaRegionVariant::capture(const Queue& queue) {
       return State::spoilt;
     uses_handles_ = capture.used_slots();
     if (const GraphShape made = shape(graph.get()); made.nodes != 0)
-      executable_ = graphs_->prepare(made, graph.get());
+      executable_ = graphs_->prepare(made, graph.get(), has_branches());  // CUDA updates no sides of branches
   } catch (const Error& error) {
     if (error.record() != nullptr)  // a body's
       throw;
@@ -250,32 +251,35 @@ bool CudaRegionVariant::launch(const Queue& queue) {
   return true;
 }
 
-bool CudaRegionVariant::is_taken(const RegionTask& task, const std::vector<bool>& first_sides) const {
-  const std::vector<RegionSide> sides = sides_of(program.tasks, task.side);
-  return std::all_of(sides.begin(), sides.end(), [&](RegionSide side) {
-    return first_sides[static_cast<std::size_t>(side.branch)] == (side.number == 0);
-  });
-}
-
 void CudaRegionVariant::run_in_order(const Queue& queue) {
   count(graphs_->counted.in_order);
   RegionStepStream stream(queue, graphs_->gpu.bodies.stream(), words_);
   const Queue inner(queue.engine(), queue.device(), 1, &stream, this_thread().task);
-  std::vector<bool> first_sides(program.tasks.size());
-  for (std::size_t at = 0; at < program.tasks.size(); ++at) {
+  run_steps(stream, inner, 0, program.tasks.size());
+}
+
+void CudaRegionVariant::run_steps(RegionStepStream& stream, const Queue& queue, std::size_t begin, std::size_t end) {
+  for (std::size_t at = begin; at < end;) {
     RegionTask& task = program.tasks[at];
-    if (!is_taken(task, first_sides))
-      continue;
+    bool chosen = false;
     stream.begin_step(at);
     try {
       if (task.choice)
-        first_sides[at] = is_set(task.choice->byte, inner);
-      else
-        call(task, inner);
+        chosen = is_set(task.choice->byte, queue);
+      else if (!task.chooses_again)
+        call(task, queue);
     } catch (...) {
       cudaGetLastError();
       rethrow_as_of(task);
     }
+    if (!task.choice) {
+      ++at;
+      continue;
+    }
+    const BranchExtent extent = extent_of(program.tasks, at);
+    run_steps(stream, queue, chosen ? at + 1 : extent.middle, chosen ? extent.middle : extent.end);
+    if (!chosen || !task.choice->repeats)
+      at = extent.end;
   }
 }
 

@@ -47,7 +47,12 @@ struct Cells {
 };
 
 inline detail::BranchCondition condition_of(const Cells& cells, std::size_t i) {
-  return {.name = "choose", .device = gpu(0), .var = cells.of_bytes[i], .byte = cells.bytes + i, .set = set_by_kernel};
+  return {
+      .name = "choose",
+      .device = gpu(0),
+      .access = {read(cells.of_bytes[i])},
+      .byte = cells.bytes + i,
+      .set = set_by_kernel};
 }
 
 /// Keeps what a capture's bodies hand over until it is told.

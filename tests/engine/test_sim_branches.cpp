@@ -9,14 +9,15 @@
 using namespace sluice;
 using namespace sluice::test;
 using detail::RegionBranch;
+using detail::RegionLoop;
 
 namespace {
 
-/// A task that mixes two cells into a third one, or a branch by a cell, which is set before it.
+/// A task that mixes two cells into a third one, or a branch or a loop by a cell, which is set before it.
 struct Item {
   std::size_t a = 0, b = 0, to = 0;
   Word salt = 0;
-  bool overwrites = false, is_branch = false;
+  bool overwrites = false, is_branch = false, is_loop = false;
   std::vector<Item> sides[2] = {};
 };
 
@@ -26,13 +27,16 @@ std::vector<Item> random_items(std::mt19937_64& draw, std::size_t cells, int dep
     item = {.a = draw() % cells, .b = draw() % cells, .to = draw() % cells, .salt = draw()};
     item.overwrites = draw() % 3 == 0;
     item.is_branch = depth > 0 && draw() % 3 == 0;
+    item.is_loop = depth > 0 && !item.is_branch && draw() % 6 == 0;
     for (auto& side : item.sides) {
-      if (item.is_branch && draw() % 6 != 0)
+      if ((item.is_branch || item.is_loop) && draw() % 6 != 0)
         side = random_items(draw, cells, depth - 1);
     }
   }
   return items;
 }
+
+constexpr Word k_most_turns = 3;
 
 Word result_of(const Item& item, Word a, Word b, Word old) {
   return mix(item.salt + 3 * a + 5 * b + (item.overwrites ? 0 : 7 * old));
@@ -40,10 +44,14 @@ Word result_of(const Item& item, Word a, Word b, Word old) {
 
 void run_serially(const std::vector<Item>& items, std::vector<Word>& words) {
   for (const Item& item : items) {
-    if (item.is_branch)
+    if (item.is_branch) {
       run_serially(item.sides[words[item.a] % 2 == 1 ? 0 : 1], words);
-    else
+    } else if (item.is_loop) {
+      for (Word turns = 0; turns < k_most_turns && words[item.a] % 2 == 1; ++turns)
+        run_serially(item.sides[0], words);
+    } else {
       words[item.to] = result_of(item, words[item.a], words[item.b], words[item.to]);
+    }
   }
 }
 
@@ -57,6 +65,8 @@ class Pusher {
     for (const Item& item : items) {
       if (item.is_branch)
         push_branch(item);
+      else if (item.is_loop)
+        push_loop(item);
       else
         push_task(item);
     }
@@ -92,17 +102,36 @@ class Pusher {
         bytes[a] = static_cast<unsigned char>(words[a] % 2);
       });
     });
-    RegionBranch branch(
-        engine_,
-        {.name = "choose",
-         .device = gpu(0),
-         .var = cells_->of_bytes[item.a],
-         .byte = cells_->bytes + item.a,
-         .set = set_by_kernel},
-        SourceLocation::current());
+    RegionBranch branch(engine_, condition_of(*cells_, item.a), SourceLocation::current());
     push(item.sides[0]);
     branch.otherwise();
     push(item.sides[1]);
+  }
+
+  /// The first time, or behind a turn.
+  void push_turn(const Item& item, const Var& of_turns, const std::shared_ptr<Word>& turns, bool first) {
+    const Task task{
+        .name = "turn",
+        .device = gpu(0),
+        .access =
+            {read(cells_->of_words[item.a]), out(cells_->of_bytes[item.a]), first ? out(of_turns) : write(of_turns)},
+        .capturable = true};
+    engine_.push(task, [cells = cells_, a = item.a, turns, first](Queue queue) {
+      sim_launch(queue, [words = cells->words, bytes = cells->bytes, a, turns, first] {
+        *turns = first ? 0 : *turns + 1;
+        bytes[a] = words[a] % 2 == 1 && *turns < k_most_turns ? 1 : 0;
+      });
+    });
+  }
+
+  void push_loop(const Item& item) {
+    const auto turns = std::make_shared<Word>(0);
+    const Var of_turns = engine_.new_var();
+    push_turn(item, of_turns, turns, true);
+    RegionLoop loop(engine_, condition_of(*cells_, item.a), SourceLocation::current());
+    push(item.sides[0]);
+    push_turn(item, of_turns, turns, false);
+    loop.end_turn();
   }
 
   Engine& engine_;
@@ -132,7 +161,7 @@ std::string run_program(std::uint64_t seed, bool spoils, RegionCounts& counts) {
 
 }  // namespace
 
-TEST_CASE("Branches of a region take the side that memory says at each replay", "[sim][region][branch]") {
+TEST_CASE("Branches and loops of a region go on as memory says at each replay", "[sim][region][branch]") {
   for (std::uint64_t seed = 1; seed <= 120; ++seed) {
     CAPTURE(seed);
     Sim sim(seeded(seed));
