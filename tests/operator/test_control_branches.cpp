@@ -1,4 +1,5 @@
 // Branches that a GPU takes itself: cond as part of a plan's CUDA graph.
+#include <algorithm>
 #include <random>
 #include <string>
 
@@ -28,15 +29,18 @@ bool is_one_graph(const Plan& plan) {
 /// A plan of the program, one CUDA graph, does what it does by hand for inputs that lie where the first ones did.
 void check_branches(const Program& program, unsigned seeds = 6) {
   const Arrays inputs = on_gpu(1);
-  Plan plan(traced(program, inputs));
+  const Graph graph = traced(program, inputs);
+  Plan plan(graph), poisoned(graph, {.optimise = false, .share_in_order = true, .poison = true});
   for (unsigned seed = 1; seed <= seeds; ++seed) {
     CAPTURE(seed);
     const Arrays next = on_gpu(seed);
     for (std::size_t i = 0; i < inputs.size(); ++i)
       copy_into(next[i], inputs[i]);
     CHECK(all_bytes(plan.run(inputs)) == all_bytes(program(inputs)));
+    CHECK(all_bytes(poisoned.run(inputs)) == all_bytes(program(inputs)));
   }
   CHECK(is_one_graph(plan));
+  CHECK(is_one_graph(poisoned));
   CHECK(plan.counts().in_order == 0);
 }
 
@@ -138,6 +142,122 @@ TEST_CASE("An index that is none fails the graph where its side is taken, and th
     CHECK(text.find("take") != std::string::npos);
     CHECK(text.find("9") != std::string::npos);
   }
+}
+
+namespace {
+
+NDArray softmaxes(const NDArray& x, int count) {
+  NDArray y = x;
+  for (int i = 0; i < count; ++i)
+    y = softmax(y);
+  return y;
+}
+
+/// A branch of so many softmaxes on either side, in a branch of none.
+Program branch_of_softmaxes(int first, int second) {
+  return [=](const Arrays& in) {
+    return cond(
+        in[0],
+        [&](const Arrays& a) {
+          return cond(
+              in[1],
+              [=](const Arrays& b) { return Arrays{softmaxes(b[0], first)}; },
+              [=](const Arrays& b) { return Arrays{softmaxes(b[0], second)}; },
+              a);
+        },
+        [](const Arrays& a) { return Arrays{exp(a[0])}; },
+        {in[2]});
+  };
+}
+
+Arrays inputs_of(const Shape& shape, unsigned seed, int first, int second) {
+  return {
+      full({}, first, {.dtype = int32, .device = gpu(0)}),
+      full({}, second, {.dtype = int32, .device = gpu(0)}),
+      numbers_of(seed, shape, float32, gpu(0))};
+}
+
+}  // namespace
+
+TEST_CASE("What bodies of branches make is part of the plan's memory, once for both sides", "[control][graph][gpu]") {
+  SLUICE_NEEDS_GPUS(1);
+  const Shape shape{64, 1024};
+  const std::size_t one = 64 * 1024 * sizeof(float);
+  const auto memory_of = [&](int first, int second) {
+    return Plan(traced(branch_of_softmaxes(first, second), inputs_of(shape, 1, 1, 1))).memory().bytes;
+  };
+  const std::size_t none = memory_of(1, 1);  // what is made last is the result
+  CHECK(memory_of(2, 1) == none + one);
+  CHECK(memory_of(3, 1) == none + 2 * one);
+  CHECK(memory_of(6, 1) == none + 2 * one);
+  CHECK(memory_of(1, 6) == none + 2 * one);
+  CHECK(memory_of(6, 6) == none + 2 * one);
+
+  std::vector<Arrays> inputs;  // at addresses of their own
+  for (int run = 0; run < 3; ++run)
+    inputs.push_back(inputs_of(shape, 1, 1, run % 2));
+  Plan plan(traced(branch_of_softmaxes(6, 5), inputs[0]));
+  std::uint64_t allocated = 0;
+  for (const Arrays& each : inputs) {
+    CHECK(all_bytes(plan.run(each)) == all_bytes(branch_of_softmaxes(6, 5)(each)));
+    Engine::current().wait_all();
+    const std::uint64_t now = memory_stats(gpu(0)).allocated;
+    CHECK((allocated == 0 || now < allocated + one));  // another recording has the same memory
+    allocated = std::max(allocated, now);
+  }
+  CHECK(plan.counts().captured > 1);
+}
+
+TEST_CASE("What has failed in a branch does not fail the runs that follow", "[control][graph][gpu]") {
+  SLUICE_NEEDS_GPUS(1);
+  const Shape shape{3, 4};
+  const Program program = branch_of_softmaxes(3, 2);
+  for (const bool keeps : {false, true}) {
+    Plan plan(traced(program, inputs_of(shape, 1, 1, 1)), {.keep_results = keeps});
+    for (int run = 0; run < 4; ++run) {
+      CAPTURE(keeps, run);
+      Arrays inputs = inputs_of(shape, 1, 1, run % 2);
+      CHECK(all_bytes(plan.run(inputs)) == all_bytes(program(inputs)));
+      inputs[2] = take(ones({2, 4}), array<int>({0, 1, 2})).to(gpu(0));
+      CHECK_THROWS_AS(plan.run(inputs)[0].wait_to_read(), IndexError);
+    }
+    CHECK(is_one_graph(plan));
+  }
+}
+
+TEST_CASE("A predicate in a part of an array is awaited, and fails, as that part", "[control][graph][gpu]") {
+  SLUICE_NEEDS_GPUS(1);
+  const NDArray flags = zeros({2, 1}, {.dtype = bool_, .device = gpu(0)});
+  flags.partition(0, 2);
+  const Program program = [=](const Arrays& in) { return chosen(flags.slice(0, 1, 2), in[0], 2); };
+  const Arrays inputs = on_gpu(1);
+  Plan plan(traced(program, inputs));
+  for (const bool truth : {true, false}) {
+    flags.slice(0, 1, 2).assign(truth);
+    CHECK(all_bytes(plan.run(inputs)) == all_bytes(program(inputs)));
+  }
+  flags.slice(0, 1, 2).assign(take(zeros({1, 1}, {.dtype = bool_}), array<int>({1})).to(gpu(0)));
+  CHECK_THROWS_AS(plan.run(inputs)[0].wait_to_read(), IndexError);
+  flags.assign(true);
+  CHECK(all_bytes(plan.run(inputs)) == all_bytes(program(inputs)));
+  CHECK(is_one_graph(plan));
+}
+
+TEST_CASE("Bodies take arrays however they lie, and give what they were given", "[control][graph][gpu]") {
+  SLUICE_NEEDS_GPUS(1);
+  check_branches([](const Arrays& in) {
+    const NDArray x = exp(in[0]).reshape({1, k_size}), y = (x * in[1].reshape({k_size, 1})).transpose();
+    return cond(
+        sum(in[0]) > 0,
+        [](const Arrays& a) {
+          const NDArray s = softmax(a[0]);
+          return Arrays{s, s.transpose(), a[0], s};
+        },
+        [](const Arrays& a) {
+          return Arrays{a[0].slice(0, -1, INT64_MIN, -1), a[0], softmax(a[0]).transpose(), a[0]};
+        },
+        {y});
+  });
 }
 
 TEST_CASE("A branch whose side asks for another device stays with the host", "[control][graph][gpu]") {

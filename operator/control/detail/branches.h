@@ -1,24 +1,21 @@
 #pragma once
 
-#include <functional>
+#include <cstddef>
+#include <memory>
+#include <span>
 
-#include <sluice/engine/source_location.h>
-#include <sluice/ndarray/ndarray.h>
-#include <sluice/operator/control/attributes.h>
+#include <sluice/operator/control/detail/bound_bodies.h>
 #include <sluice/operator/graph/graph.h>
 
-// Branches that a GPU takes by itself, as part of the CUDA graph of a plan's segment.
+// Branches and loops that a GPU chooses by itself, as part of the CUDA graph of a plan's segment.
 namespace sluice::control {
 
-/// May the node be part of a CUDA graph of its device: a cond whose bodies may, of a predicate that is there?
+/// May the node be part of a CUDA graph of its device: a cond or a while_loop on one GPU whose bodies may?
 bool is_graph_branch(const graph::Graph& graph, const graph::Node& node);
-
-/// Where a region records, what the pushes of `first` and `second` do: a replay does the one where the one element of
-/// `predicate` is not zero, the other where it is. Throws what they throw and std::bad_alloc.
-void push_branch(
-    const NDArray& predicate,
-    const std::function<void()>& first,
-    const std::function<void()>& second,
-    SourceLocation site);
+/// What the bodies of such nodes take for what they make, beside the nodes' results.
+std::size_t bytes_of_branches(const graph::Graph& graph);
+/// Such a node with memory; null where it writes what it reads. Throws OutOfMemory.
+std::unique_ptr<BoundBodies> bound_bodies(
+    const graph::Node& node, std::span<const NDArray> inputs, std::span<const NDArray> results, Engine& engine);
 
 }  // namespace sluice::control
