@@ -42,10 +42,22 @@ void RegionKeeps::add_before(std::vector<std::uint64_t>& before, std::size_t ste
   before[step / 64] |= std::uint64_t{1} << (step % 64);
 }
 
-void RegionKeeps::begin_step(const std::vector<int>& after) {
-  std::vector<std::uint64_t> before((before_.size() + 63) / 64);
-  for (const int step : after)
-    add_before(before, static_cast<std::size_t>(step));
+void RegionKeeps::begin_step(const std::vector<RegionTask>& tasks, const RegionTask& task) {
+  const std::size_t at = before_.size();
+  std::vector<std::uint64_t> before((at + 63) / 64);
+  const auto add = [&](int earlier) {
+    const auto step = static_cast<std::size_t>(earlier);
+    add_before(before, step);
+    if (!tasks[step].choice)
+      return;
+    const std::size_t end = std::min(at, extent_of(tasks, step).end);
+    for (std::size_t part = step + 1; part < end; ++part)
+      before[part / 64] |= std::uint64_t{1} << (part % 64);
+  };
+  if (task.side.branch >= 0)
+    add(task.side.branch);
+  else
+    std::for_each(task.after.begin(), task.after.end(), add);
   before_.push_back(std::move(before));
 }
 

@@ -53,7 +53,9 @@ class SLUICE_API Region {
   /// Does what push_tasks() would: at the first run of `key` by calling it, with the calling thread's pushes collected
   /// instead of pushed; afterwards by replaying what it pushed then, without a call. So the key stands for all that the
   /// tasks depend on: Vars, shapes, addresses, scalars, and the random numbers drawn at the push, which a replay
-  /// repeats. The eight keys used last are known; more cost a recording each time. Never waits for the GPU.
+  /// repeats. The eight keys used last are known; more cost a recording each time. Does not wait for the GPU; nor does
+  /// the task that replays, but where the tasks hold a branch (a plan's cond) and CUDA refuses to capture, instantiate
+  /// or launch them: who issues that task, perhaps this thread, then waits for what the branch is chosen by.
   ///
   /// The tasks must be `capturable`, of this engine and this GPU; they carry no stop token, OnFailedInput::run or
   /// legacy_stream, and begin with the most urgent of their priorities. Their handles are empty. Throws ValueError for

@@ -53,7 +53,7 @@ void throw_recording(const char* what) {
 }
 
 RegionRecording::RegionRecording(Core& core, Device device, const char* region)
-    : core_(core), device_(device), region_(region) {
+    : core_(core), device_(device), region_(region), newest_before_(Var(core.new_var({})).id()) {
   this_thread().recording = this;
 }
 
@@ -102,6 +102,8 @@ RegionRecording::Use& RegionRecording::use_of(Access access) {
 void RegionRecording::use(Access access, RegionTask& task) {
   const int number = static_cast<int>(program_.tasks.size());
   Use& use = use_of(access);
+  if (!use.sides.empty() || (side_.branch >= 0 && use.writer < 0 && use.readers.empty()))
+    use.sides.push_back({number, access.mode});
   if (access.mode == AccessMode::read) {
     follow(task, use.writer);
     use.readers.push_back(number);
@@ -121,6 +123,7 @@ void RegionRecording::add(const Core& core, const Task& task, Closure&& body, So
       .body = std::move(body), .name = task.name.c_str(), .kept_name = task.name, .site = site, .after = {}};
   for (const Access& access : merged(task.access))
     use(access, recorded);
+  place(recorded);
   program_.priority = std::min(program_.priority, task.priority);
   program_.tasks.push_back(std::move(recorded));
 }
@@ -133,7 +136,7 @@ void RegionRecording::follow_all() {
       followed[static_cast<std::size_t>(earlier)] = true;
   }
   for (std::size_t at = 0; at + 1 < tasks.size(); ++at) {
-    if (!followed[at])
+    if (!followed[at] && tasks[at].side.branch < 0)
       follow(tasks.back(), static_cast<int>(at));
   }
 }
@@ -162,6 +165,7 @@ void RegionRecording::take_out(std::span<const Var> changing) {
 RegionProgram RegionRecording::finish(std::span<const Var> changing) {
   if (refused_ != nullptr)
     std::rethrow_exception(refused_);
+  settle_sides();
   if (!changing.empty())
     take_out(changing);
   return std::move(program_);

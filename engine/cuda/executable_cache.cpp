@@ -82,10 +82,9 @@ ExecutableCache::Lease& ExecutableCache::Lease::operator=(Lease&& other) noexcep
 }
 
 void ExecutableCache::Lease::give_back() noexcept {
-  if (cache_ == nullptr)
-    return;
   try {
-    cache_->put(*this);
+    if (cache_ != nullptr)
+      cache_->put(*this);
   } catch (const std::bad_alloc&) {  // made anew, then
   }
   executable_ = {};
@@ -122,7 +121,10 @@ GraphExecutable ExecutableCache::find(GraphShape wanted, const Use& use, Found& 
 
 ExecutableCache::Lease ExecutableCache::take(GraphShape shape, cudaGraph_t graph, const Use& use) {
   Lease lease;
-  lease.executable_ = find(shape, use, lease.found_);
+  if (use.alone)
+    lease.found_ = Found::made;
+  else
+    lease.executable_ = find(shape, use, lease.found_);
   if (lease.get() != nullptr) {
     cudaGraphExecUpdateResultInfo info{};
     if (cudaGraphExecUpdate(lease.get(), graph, &info) != cudaSuccess) {
@@ -136,7 +138,7 @@ ExecutableCache::Lease ExecutableCache::take(GraphShape shape, cudaGraph_t graph
     cuda_check(cudaGraphInstantiate(&made, graph, use.flags), "cudaGraphInstantiate");
     lease.executable_ = GraphExecutable(made);
   }
-  lease.cache_ = this;
+  lease.cache_ = use.alone ? nullptr : this;
   lease.shape_ = shape;
   lease.owner_ = use.owner;
   lease.stream_ = use.stream;

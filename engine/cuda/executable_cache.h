@@ -56,7 +56,7 @@ class ExecutableCache {
     friend class ExecutableCache;
     void give_back() noexcept;
 
-    ExecutableCache* cache_ = nullptr;
+    ExecutableCache* cache_ = nullptr;  // null: it does not go back
     GraphShape shape_;
     const void* owner_ = nullptr;
     const CudaStream* stream_ = nullptr;
@@ -66,6 +66,7 @@ class ExecutableCache {
 
   /// Whose graph it is: executables of one owner are not lent to another.
   struct Use {
+    bool alone = false;                  // made for this graph, and destroyed when it goes back
     const void* owner = nullptr;         // null: the batches
     const CudaStream* stream = nullptr;  // where it is launched, if that is known
     unsigned flags = 0;                  // of cudaGraphInstantiate

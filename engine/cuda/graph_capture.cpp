@@ -3,6 +3,7 @@
 
 #include <sluice/engine/cuda/check.h>
 #include <sluice/engine/cuda/graph_capture.h>
+#include <sluice/engine/error.h>
 
 namespace sluice::detail {
 
@@ -17,15 +18,61 @@ void CaptureEnds::add(const CaptureEnds& other) {
   }
 }
 
+void GraphCapture::need_stream(int urgency) {
+  if (stream() != nullptr)
+    return;
+  cudaStream_t made = nullptr;
+  cuda_check(cudaStreamCreateWithPriority(&made, cudaStreamNonBlocking, urgency), "cudaStreamCreateWithPriority");
+  stream_ = cuda::StreamHandle(made);
+}
+
 void GraphCapture::begin(int urgency) {
-  if (stream() == nullptr) {
-    cudaStream_t made = nullptr;
-    cuda_check(cudaStreamCreateWithPriority(&made, cudaStreamNonBlocking, urgency), "cudaStreamCreateWithPriority");
-    stream_ = cuda::StreamHandle(made);
-  }
+  need_stream(urgency);
   // Relaxed: what other threads do, and what bodies ask of the driver besides, is none of the capture's business.
   cuda_check(cudaStreamBeginCapture(stream(), cudaStreamCaptureModeRelaxed), "cudaStreamBeginCapture");
   open_ = true;
+}
+
+void GraphCapture::begin_side(cudaGraph_t graph) {
+  need_stream(0);
+  cuda_check(
+      cudaStreamBeginCaptureToGraph(stream(), graph, nullptr, nullptr, 0, cudaStreamCaptureModeRelaxed),
+      "cudaStreamBeginCaptureToGraph");
+  open_ = true;
+}
+
+cudaGraph_t GraphCapture::graph() const {
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  cudaGraph_t graph = nullptr;
+  cuda_check(
+      cudaStreamGetCaptureInfo(stream(), &status, nullptr, &graph, nullptr, nullptr, nullptr),
+      "cudaStreamGetCaptureInfo");
+  return graph;
+}
+
+cudaGraphConditionalHandle GraphCapture::new_condition() {
+  cudaGraphConditionalHandle made = 0;
+  cuda_check(cudaGraphConditionalHandleCreate(&made, graph(), 0, 0), "cudaGraphConditionalHandleCreate");
+  return made;
+}
+
+std::array<cudaGraph_t, 2> GraphCapture::add_branch(cudaGraphConditionalHandle condition, bool repeats) {
+  CaptureEnds ends;
+  if (!read(ends))
+    throw CudaError("a capture was spoilt where a branch begins", cudaErrorStreamCaptureInvalidated);
+  cudaGraphNodeParams params{};
+  params.type = cudaGraphNodeTypeConditional;
+  params.conditional.handle = condition;
+  params.conditional.type = repeats ? cudaGraphCondTypeWhile : cudaGraphCondTypeIf;
+  params.conditional.size = repeats ? 1 : 2;
+  cudaGraphNode_t node = nullptr;
+  cuda_check(
+      cudaGraphAddNode(&node, graph(), ends.nodes_.data(), ends.edges_.data(), ends.nodes_.size(), &params),
+      "cudaGraphAddNode");
+  ends.nodes_.assign(1, node);
+  ends.edges_.assign(1, cudaGraphEdgeData());
+  restart_after(ends);
+  return {params.conditional.phGraph_out[0], repeats ? nullptr : params.conditional.phGraph_out[1]};
 }
 
 void GraphCapture::update(CaptureEnds& ends, unsigned how) {
@@ -60,17 +107,23 @@ bool GraphCapture::intact() const noexcept {
 }
 
 // Tried twice: where the call itself fails, the stream would stay as it is, and no other capture could begin.
-GraphHandle GraphCapture::end() noexcept {
+cudaGraph_t GraphCapture::end_stream() noexcept {
   bool ended = !std::exchange(open_, false);
+  cudaGraph_t graph = nullptr;
   for (int tries = 0; tries < 2 && !ended; ++tries) {
-    cudaGraph_t graph = nullptr;
     ended = cudaStreamEndCapture(stream(), &graph) == cudaSuccess;
-    GraphHandle made(graph);
-    if (ended)
-      return made;
-    cudaGetLastError();
+    if (!ended)
+      cudaGetLastError();
   }
-  return {};
+  return graph;
+}
+
+GraphHandle GraphCapture::end() noexcept {
+  return GraphHandle(end_stream());
+}
+
+bool GraphCapture::end_side() noexcept {
+  return end_stream() != nullptr;
 }
 
 }  // namespace sluice::detail

@@ -47,6 +47,7 @@ RegionCapture::RegionCapture(RegionStream& where, const Queue& outer, PositionSe
     : where_(begun(where)), early_starts_(where.capture.stream()), outer_(outer), outside_(outside), words_(words) {}
 
 RegionCapture::~RegionCapture() {
+  leave_sides(0);
   where_.capture.end();
 }
 
@@ -55,11 +56,15 @@ void RegionCapture::merge(const TableUses& other) noexcept {
     uses_[i] = std::max(uses_[i], other[i]);
 }
 
-void RegionCapture::begin_step(const std::vector<int>& after) {
+void RegionCapture::begin_step(const std::vector<RegionTask>& tasks, const RegionTask& task) {
+  go_to(sides_of(tasks, task.side));
   CaptureEnds before;
   uses_ = {};
   table_ = -1;
-  for (int earlier : after) {
+  sides_ = {};
+  if (!open_.empty())
+    return begin_in_side(steps_[static_cast<std::size_t>(open_.back().branch)]);
+  for (int earlier : task.after) {
     const Step& step = steps_[static_cast<std::size_t>(earlier)];
     before.add(step.ends);
     merge(step.uses);
@@ -67,14 +72,21 @@ void RegionCapture::begin_step(const std::vector<int>& after) {
   where_.capture.restart_after(before);
 }
 
-// A body that has enqueued nothing ends where it began: what comes after it comes after those before it.
+// A body that has enqueued nothing ends where it began: what comes after it comes after those before it. What comes
+// after a task of a side comes after the outermost branch that it is in.
 bool RegionCapture::end_step() {
   Step& step = steps_.emplace_back();
   step.uses = uses_;
-  return !failed_ && where_.capture.read(step.ends);
+  step.table = table_;
+  step.sides = sides_;
+  if (failed_ || open_.empty())
+    return !failed_ && where_.capture.read(step.ends);
+  step.ends = steps_[static_cast<std::size_t>(open_.front().branch)].ends;
+  return here().intact();
 }
 
 GraphHandle RegionCapture::close() noexcept {
+  leave_sides(0);
   GraphHandle graph = where_.capture.end();
   if (failed_ || (graph.get() != nullptr && !early_starts_.apply(graph.get())))
     return {};
@@ -95,6 +107,8 @@ void RegionCapture::wait_for(const PositionSet& positions) {
 }
 
 bool RegionCapture::follow(std::size_t step) noexcept {
+  if (!open_.empty())  // the branch stands where it does
+    return false;
   try {
     merge(steps_[step].uses);
     where_.capture.also_after(steps_[step].ends);
@@ -113,7 +127,7 @@ std::size_t RegionCapture::choose_table() {
       return i;
   }
   if (tables.size() < RegionStream::k_most_tables) {
-    tables.push_back(std::make_unique<RegionStream::Table>());
+    tables.emplace_back();
     return tables.size() - 1;
   }
   const auto oldest = std::min_element(latest_.begin(), latest_.end());
@@ -123,22 +137,31 @@ std::size_t RegionCapture::choose_table() {
   return static_cast<std::size_t>(oldest - latest_.begin());
 }
 
+void RegionCapture::take_table() {
+  const std::size_t chosen = choose_table();
+  table_ = static_cast<int>(chosen);
+  latest_[chosen] = uses_[chosen] = static_cast<std::uint32_t>(steps_.size() + 1);
+}
+
+RegionStream::Handles& RegionCapture::handles_here() {
+  if (table_ < 0)
+    take_table();
+  RegionStream::Table& table = where_.tables[static_cast<std::size_t>(table_)];
+  if (table.size() <= open_.size())
+    table.resize(open_.size() + 1);
+  if (table[open_.size()] == nullptr)
+    table[open_.size()] = std::make_unique<RegionStream::Handles>();
+  return *table[open_.size()];
+}
+
 std::shared_ptr<void>& RegionCapture::slot(std::size_t id) noexcept {
   used_slots_ = true;
-  if (table_ < 0) {
-    try {
-      const std::size_t chosen = choose_table();
-      table_ = static_cast<int>(chosen);
-      latest_[chosen] = uses_[chosen] = static_cast<std::uint32_t>(steps_.size() + 1);
-    } catch (...) {  // the capture is given up; until its end the body has some table
-      failed_ = true;
-      if (where_.tables.empty()) {
-        return spare_[id];
-      }
-      table_ = 0;
-    }
+  try {
+    return handles_here()[id];
+  } catch (...) {  // the capture is given up; until its end the body has some table
+    failed_ = true;
+    return spare_[id];
   }
-  return (*where_.tables[static_cast<std::size_t>(table_)])[id];
 }
 
 }  // namespace sluice::detail

@@ -13,14 +13,18 @@
 
 namespace sluice::detail {
 
-/// A region's own stream for captures, and the library handles that are bound to it. Tasks that may run side by side
-/// have different tables of handles: a handle may own memory that its calls use.
+/// A region's own streams for captures, and the library handles that are bound to them. Tasks that may run side by side
+/// have different tables of handles: a handle may own memory that its calls use. Sides of branches are captured on
+/// streams of their own, one for each depth, and a handle enqueues on the stream that it was made for: so each depth
+/// has handles of its own in a table.
 struct RegionStream {
   static constexpr std::size_t k_most_tables = 32;
-  using Table = std::array<std::shared_ptr<void>, k_max_slots>;
+  using Handles = std::array<std::shared_ptr<void>, k_max_slots>;
+  using Table = std::vector<std::unique_ptr<Handles>>;  // by depth
 
   GraphCapture capture;
-  std::vector<std::unique_ptr<Table>> tables;  // destroyed before the capture's stream
+  std::vector<std::unique_ptr<GraphCapture>> of_sides;  // of a branch, of a branch in its side, ..
+  std::vector<Table> tables;                            // destroyed before the streams
 };
 
 /// Where the kernels of a region's tasks report bad data, in all its runs: each task has a word of its own, so that an
@@ -58,17 +62,22 @@ class RegionCapture final : public Stream, public RegionSteps {
   RegionCapture& operator=(const RegionCapture&) = delete;
   ~RegionCapture() override;
 
-  /// What is enqueued next comes after those steps, and nothing else. Throws CudaError.
-  void begin_step(const std::vector<int>& after);
+  /// What is enqueued next is a task's: in its side behind what stands there already, otherwise after those steps, and
+  /// nothing else. Throws CudaError.
+  void begin_step(const std::vector<RegionTask>& tasks, const RegionTask& task);
+  /// The step under way chooses a side: what is enqueued for it sets the condition. Throws CudaError.
+  void begin_choice(RegionChoice& choice);
+  /// The branch is there. Throws CudaError.
+  void end_choice(const RegionChoice& choice);
   /// False if something has spoilt the capture.
   bool end_step();
-  bool intact() const noexcept { return !failed_ && where_.capture.intact(); }
+  bool intact() const noexcept { return !failed_ && where_.capture.intact() && here().intact(); }
   /// Null if it was spoilt.
   GraphHandle close() noexcept;
 
   bool used_slots() const noexcept { return used_slots_; }
 
-  void* native() override { return where_.capture.stream(); }
+  void* native() override { return here().stream(); }
   Position current_position() override { return outer_.position(); }
   void wait_for(const PositionSet& positions) override;
   ErrorWord* error_word() override;
@@ -81,10 +90,18 @@ class RegionCapture final : public Stream, public RegionSteps {
   struct Step {
     CaptureEnds ends;
     TableUses uses;
+    int table = -1;
+    std::array<cudaGraph_t, 2> sides = {};  // of one that chooses
   };
 
+  GraphCapture& here() const noexcept { return open_.empty() ? where_.capture : *where_.of_sides[open_.size() - 1]; }
+  void go_to(const std::vector<RegionSide>& sides);
+  void leave_sides(std::size_t depth) noexcept;
+  void begin_in_side(const Step& branch) noexcept;
   void merge(const TableUses& other) noexcept;
   std::size_t choose_table();
+  void take_table();
+  RegionStream::Handles& handles_here();
 
   RegionStream& where_;
   const EarlyStarts early_starts_;
@@ -96,8 +113,10 @@ class RegionCapture final : public Stream, public RegionSteps {
   std::vector<Step> steps_;
   TableUses uses_{};  // of the step under way
   TableUses latest_{};
-  int table_ = -1;               // of the step under way
-  RegionStream::Table spare_{};  // where no table can be had
+  int table_ = -1;  // of the step under way
+  std::array<cudaGraph_t, 2> sides_{};
+  std::vector<RegionSide> open_;   // the side that is captured, and those around it
+  RegionStream::Handles spare_{};  // where no table can be had
 };
 
 /// The stream of a region's own task while it calls its tasks one by one: each reports for itself.

@@ -1,5 +1,6 @@
 // What a region's task does: capture its tasks and launch them as a graph; launch the graph again; or, where that is
 // not to be had, call them one after the other.
+#include <algorithm>
 #include <utility>
 
 #include <sluice/engine/cuda/gpu.h>
@@ -18,6 +19,15 @@ namespace {
 
 void count(std::atomic<std::uint64_t>& counter) noexcept {
   counter.fetch_add(1, std::memory_order_relaxed);
+}
+
+// Where no graph looks at the byte, the host does, once what comes before it is over.
+bool is_set(const void* byte, const Queue& queue) {
+  unsigned char found = 0;
+  const auto stream = static_cast<cudaStream_t>(queue.stream());
+  cuda_check(cudaMemcpyAsync(&found, byte, 1, cudaMemcpyDeviceToHost, stream), "cudaMemcpyAsync");
+  cuda_check(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
+  return found != 0;
 }
 
 /// In a handler: throws the same, as the failure of a task inside that of its region.
@@ -79,8 +89,8 @@ void CudaRegionGraphs::note_capture(bool refused, const RegionTask* task) noexce
   }
 }
 
-ExecutableCache::Lease CudaRegionGraphs::prepare(GraphShape shape, cudaGraph_t graph) {
-  ExecutableCache::Lease lease = gpu.executables.take(shape, graph, {.owner = this});
+ExecutableCache::Lease CudaRegionGraphs::prepare(GraphShape shape, cudaGraph_t graph, bool alone) {
+  ExecutableCache::Lease lease = gpu.executables.take(shape, graph, {.alone = alone, .owner = this});
   count(lease.found() == ExecutableCache::Found::updated ? counted.updated : counted.instantiated);
   return lease;
 }
@@ -123,28 +133,48 @@ bool CudaRegionVariant::capture_all(RegionCapture& capture, const Queue& queue) 
     ~Steps() { keeps.end_steps(); }
   } const steps{keeps_};
   keeps_.begin_steps(capture);
-  for (RegionTask& task : program.tasks) {
+  return std::all_of(
+      program.tasks.begin(), program.tasks.end(), [&](RegionTask& task) { return capture_one(capture, task, inner); });
+}
+
+bool CudaRegionVariant::capture_one(RegionCapture& capture, RegionTask& task, const Queue& queue) {
+  const auto made = [](auto&& step) {
     try {
-      capture.begin_step(task.after);
-      keeps_.begin_step(task.after);
+      step();
+      return true;
     } catch (const Error&) {
       return false;
     }
-    blamed_ = &task;
-    try {
-      const RegionKeepsScope scope(keeps_);
-      call(task, inner);
-    } catch (...) {
-      cudaGetLastError();
-      if (!capture.intact())
-        return false;
-      rethrow_as_of(task);
-    }
-    if (!capture.end_step())
+  };
+  const bool begun = made([&] {
+    capture.begin_step(program.tasks, task);
+    keeps_.begin_step(program.tasks, task);
+    if (task.choice)
+      capture.begin_choice(*task.choice);
+  });
+  if (!begun)
+    return false;
+  blamed_ = &task;
+  try {
+    const RegionKeepsScope scope(keeps_);
+    call(task, queue);
+  } catch (...) {
+    cudaGetLastError();
+    if (!capture.intact())
       return false;
-    blamed_ = nullptr;
+    rethrow_as_of(task);
   }
+  if (task.choice && !made([&] { capture.end_choice(*task.choice); }))
+    return false;
+  if (!capture.end_step())
+    return false;
+  blamed_ = nullptr;
   return true;
+}
+
+bool CudaRegionVariant::has_branches() const noexcept {
+  return std::any_of(
+      program.tasks.begin(), program.tasks.end(), [](const RegionTask& task) { return task.choice.has_value(); });
 }
 
 GraphShape CudaRegionVariant::shape(cudaGraph_t graph) const {
@@ -188,7 +218,7 @@ CudaRegionVariant::State CudaRegionVariant::capture(const Queue& queue) {
       return State::spoilt;
     uses_handles_ = capture.used_slots();
     if (const GraphShape made = shape(graph.get()); made.nodes != 0)
-      executable_ = graphs_->prepare(made, graph.get());
+      executable_ = graphs_->prepare(made, graph.get(), has_branches());  // CUDA updates no sides of branches
   } catch (const Error& error) {
     if (error.record() != nullptr)  // a body's
       throw;
@@ -225,15 +255,31 @@ void CudaRegionVariant::run_in_order(const Queue& queue) {
   count(graphs_->counted.in_order);
   RegionStepStream stream(queue, graphs_->gpu.bodies.stream(), words_);
   const Queue inner(queue.engine(), queue.device(), 1, &stream, this_thread().task);
-  for (std::size_t at = 0; at < program.tasks.size(); ++at) {
+  run_steps(stream, inner, 0, program.tasks.size());
+}
+
+void CudaRegionVariant::run_steps(RegionStepStream& stream, const Queue& queue, std::size_t begin, std::size_t end) {
+  for (std::size_t at = begin; at < end;) {
     RegionTask& task = program.tasks[at];
+    bool chosen = false;
     stream.begin_step(at);
     try {
-      call(task, inner);
+      if (task.choice)
+        chosen = is_set(task.choice->byte, queue);
+      else if (!task.chooses_again)
+        call(task, queue);
     } catch (...) {
       cudaGetLastError();
       rethrow_as_of(task);
     }
+    if (!task.choice) {
+      ++at;
+      continue;
+    }
+    const BranchExtent extent = extent_of(program.tasks, at);
+    run_steps(stream, queue, chosen ? at + 1 : extent.middle, chosen ? extent.middle : extent.end);
+    if (!chosen || !task.choice->repeats)
+      at = extent.end;
   }
 }
 

@@ -38,8 +38,8 @@ class CudaRegionGraphs final : public RegionGraphs, public std::enable_shared_fr
   /// What became of a capture; who was to blame if it was refused. Null: no one task.
   void note_capture(bool refused, const RegionTask* task) noexcept;
 
-  /// An executable that does what `graph` does. Throws CudaError.
-  ExecutableCache::Lease prepare(GraphShape shape, cudaGraph_t graph);
+  /// An executable that does what `graph` does; `alone`: that never did or will do another's work. Throws CudaError.
+  ExecutableCache::Lease prepare(GraphShape shape, cudaGraph_t graph, bool alone);
 
   struct Counts {
     std::atomic<std::uint64_t> captured{0}, instantiated{0}, updated{0}, launched{0}, in_order{0};
@@ -75,6 +75,9 @@ class CudaRegionVariant final : public RegionVariant {
   bool launch(const Queue& queue);
   void run_in_order(const Queue& queue);
   static void call(RegionTask& task, const Queue& queue);
+  bool capture_one(RegionCapture& capture, RegionTask& task, const Queue& queue);
+  void run_steps(RegionStepStream& stream, const Queue& queue, std::size_t begin, std::size_t end);
+  bool has_branches() const noexcept;
   GraphShape shape(cudaGraph_t graph) const;
 
   const std::shared_ptr<CudaRegionGraphs> graphs_;

@@ -8,6 +8,7 @@
 #include <span>
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include <sluice/engine/closure.h>
@@ -18,13 +19,48 @@ namespace sluice::detail {
 
 class Core;
 
+struct BranchCondition;
+
+/// Of which branch, a task's number, and which of its sides a task is part. None: of the region itself.
+struct RegionSide {
+  int branch = -1;
+  int number = 0;
+  bool operator==(const RegionSide&) const = default;
+};
+
+/// Of a task that chooses the side of a branch, or whether a loop begins: the byte that says so, and, while the task is
+/// captured, the handle of the conditional node.
+struct RegionChoice {
+  const void* byte = nullptr;
+  bool repeats = false;  // a loop
+  std::shared_ptr<unsigned long long> handle = {};
+};
+
 /// A task that was pushed while a region recorded.
 struct RegionTask {
   Closure body;
   const char* name = "";
   TaskName kept_name;  // to which it points, perhaps
   SourceLocation site;
-  std::vector<int> after;  // earlier tasks that it has to follow; what follows from those is left out
+  std::vector<int> after;  // earlier tasks of its side that it has to follow; what follows from those is left out
+  RegionSide side = {};
+  std::optional<RegionChoice> choice = {};
+  bool chooses_again = false;  // the last one of a loop
+};
+
+/// The sides that one stands in, the outermost first, itself last.
+std::vector<RegionSide> sides_of(const std::vector<RegionTask>& tasks, RegionSide innermost);
+
+/// Where the tasks of a branch, which stand behind it, go over to the second side, and where they end. A loop has one.
+struct BranchExtent {
+  std::size_t middle = 0, end = 0;
+};
+BranchExtent extent_of(const std::vector<RegionTask>& tasks, std::size_t branch);
+
+/// What a task does with a Var that a side of a branch used first.
+struct SideUse {
+  int task = 0;
+  AccessMode mode = AccessMode::read;
 };
 
 /// How the tasks together use a Var that is another one at each run: its place among those that the run is given.
@@ -54,6 +90,13 @@ class RegionRecording {
   void add(const Core& core, const Task& task, Closure&& body, SourceLocation site);
   /// Throws ValueError, again in finish(): push_tasks may have caught it, and the tasks are incomplete.
   [[noreturn]] void refuse(const std::string& text);
+  /// What is added then is part of a branch, of its first side first, or of a loop. Throws as add() does.
+  void begin_branch(Engine& engine, const BranchCondition& condition, SourceLocation site, bool repeats);
+  void choose_again(Engine& engine, const BranchCondition& condition, SourceLocation site);
+  void other_side() noexcept { side_.number = 1; }
+  /// See RegionBranch.
+  void own(const Var& var) { own_.insert(var.core()); }
+  void end_branch() noexcept;
   /// The task that was added last follows all others: when it is over, all are.
   void follow_all();
   const char* region() const noexcept { return region_; }
@@ -64,10 +107,15 @@ class RegionRecording {
   struct Use {
     std::size_t access = 0;
     int writer = -1;
-    std::vector<int> readers;  // since then
+    std::vector<int> readers;    // since then
+    std::vector<SideUse> sides;  // all its uses, if the first one is in a side
   };
   void check(const Core& core, const Task& task);
   void use(Access access, RegionTask& task);
+  void place(RegionTask& task);
+  bool is_new(const VarCore& var) const noexcept;
+  AccessMode mode_of(const Use& use, const VarCore& var) const;
+  void settle_sides();
   Use& use_of(Access access);
   void take_out(std::span<const Var> changing);
 
@@ -76,7 +124,10 @@ class RegionRecording {
   const char* const region_;
   RegionProgram program_;
   std::unordered_map<VarCore*, Use> uses_;
+  std::unordered_set<const VarCore*> own_;  // of sides
+  const std::uint64_t newest_before_;       // of all Vars that are not made while this records
   std::exception_ptr refused_;
+  RegionSide side_;  // of what is added next
 };
 
 /// How a launch stands. unknown: CUDA did not say, and it may still run.
@@ -148,8 +199,10 @@ class RegionKeeps {
   ~RegionKeeps() { give_back(); }
 
   void begin_steps(RegionSteps& steps) noexcept { steps_ = &steps; }
-  /// The next task's body is called: it comes after those steps, and after what they come after. Throws std::bad_alloc.
-  void begin_step(const std::vector<int>& after);
+  /// The next task's body is called: it comes after what it has to follow, in a side of a branch after all of that
+  /// branch that was recorded before it, and after what those come after. Of the other side nothing runs in the same
+  /// replay, so what that one used is free, too; a task behind a branch comes after both. Throws std::bad_alloc.
+  void begin_step(const std::vector<RegionTask>& tasks, const RegionTask& task);
   /// No further bodies are called.
   void end_steps() noexcept { before_.clear(); }
   void add(RetireHook& hook) { kept_.push_back({&hook, before_.size()}); }

@@ -3,6 +3,7 @@
 
 #include <sluice/ndarray/autograd.h>
 #include <sluice/ndarray/detail/array_object.h>
+#include <sluice/operator/control/detail/cond_parts.h>
 #include <sluice/operator/control/detail/loop.h>
 #include <sluice/operator/control/detail/turns.h>
 #include <sluice/operator/detail/families.h>
@@ -13,43 +14,6 @@ namespace sluice::control {
 namespace {
 
 constexpr const char* k_name = "cond";
-
-/// How many of the inputs behind the predicate are what.
-struct CondParts {
-  std::size_t shared = 0, first = 0, second = 0;
-
-  CondParts(const CondAttributes& a, std::size_t inputs) {
-    require<ValueError>(!a.then_body.empty() && !a.else_body.empty(), [] { return "cond: has no two bodies"; });
-    const auto takes = std::ssize(a.then_body.graph().inputs), other = std::ssize(a.else_body.graph().inputs);
-    const bool fits = a.inputs >= 0 && a.inputs <= std::min(takes, other) &&
-                      1 + takes + other - a.inputs == static_cast<std::ptrdiff_t>(inputs);
-    require<ValueError>(fits, [&] {
-      return message(
-          k_name,
-          ": bodies of ",
-          takes,
-          " and ",
-          other,
-          " inputs, ",
-          a.inputs,
-          " in common, were given ",
-          inputs,
-          " arrays");
-    });
-    shared = static_cast<std::size_t>(a.inputs);
-    first = static_cast<std::size_t>(takes - a.inputs);
-    second = static_cast<std::size_t>(other - a.inputs);
-  }
-
-  template <class Array>
-  std::vector<Array> of(bool truth, std::span<const Array> inputs) const {
-    const auto common = inputs.subspan(1, shared);
-    const auto own = truth ? inputs.subspan(1 + shared, first) : inputs.last(second);
-    std::vector<Array> given(common.begin(), common.end());
-    given.insert(given.end(), own.begin(), own.end());
-    return given;
-  }
-};
 
 Specs infer_cond(const Operator& op, std::span<const ArraySpec> inputs, const Attributes& attributes) {
   const auto& a = attributes.as<CondAttributes>();
@@ -80,7 +44,7 @@ bool normalise_cond(const RawCall& call, NormalCall& normal) {
   return true;
 }
 
-// On a GPU a conditional node of a CUDA graph could choose in the place of the host.
+// Where the host chooses: in a CUDA graph it is a BoundBranch.
 void issue_cond(const IssueCall& call) {
   const auto& a = call.attributes.as<CondAttributes>();
   const CondParts parts(a, call.inputs.size());

@@ -52,10 +52,11 @@ SLUICE_API LoopResult foreach(
 /// undefined and gives no outputs where no turn was taken), and the last loop_vars. Loop variables keep shape, type and
 /// device (MXNet's imperative loop lets them change).
 ///
-/// The calling thread waits for each condition's value. Traced, the loop is one node: whoever runs the plan waits so,
-/// then runs the body's own plan. The gradient goes back over the turns taken, rounding as foreach says; recorded, the
-/// node has room for the loop variables of max_iterations turns, whatever are taken. Traced bodies that draw random
-/// numbers or write in place: UnsupportedError.
+/// The calling thread waits for each condition's value. Traced, the loop is one node. On a GPU it is part of the plan's
+/// CUDA graph as a cond is, and nobody waits; otherwise whoever runs the plan does, then runs the body's own plan. The
+/// gradient goes back over the turns taken, rounding as foreach says; recorded, the node has room for the loop
+/// variables of max_iterations turns, whatever are taken. Traced bodies that draw random numbers or write in place:
+/// UnsupportedError.
 ///
 /// Throws as foreach does; ValueError for no loop_vars or negative max_iterations, ShapeError for a condition that has
 /// not one element.
@@ -69,9 +70,10 @@ SLUICE_API LoopResult while_loop(
 /// then_body(inputs) where the one element of `predicate` is not zero (NaN is not), else_body(inputs) where it is.
 ///
 /// The calling thread waits for the predicate's value. Traced, both bodies are called, and must give arrays of the same
-/// number, shapes, types and device; they are one node: whoever runs the plan waits so, then runs the plan of the one
-/// that is taken. Its gradient computes that one again. Traced bodies that draw random numbers or write in place:
-/// UnsupportedError.
+/// number, shapes, types and device; they are one node. On a GPU it is part of the plan's CUDA graph where all that the
+/// bodies call may be: the GPU looks at the predicate, and nobody waits. Otherwise, or once CUDA has refused that
+/// graph, whoever runs the plan waits, then runs the plan of the one that is taken. Its gradient computes that one
+/// again. Traced bodies that draw random numbers or write in place: UnsupportedError.
 ///
 /// Throws ShapeError for a predicate that has not one element; ValueError for undefined arrays; where traced
 /// ValueError, ShapeError, DTypeError, DeviceError for bodies that differ; what a body throws.

@@ -7,8 +7,10 @@
 #include <sluice/engine/error.h>
 #include <sluice/operator/control/attributes.h>
 #include <sluice/operator/control/detail/body.h>
+#include <sluice/operator/control/detail/branches.h>
 #include <sluice/operator/control/subgraph.h>
 #include <sluice/operator/graph/detail/nested.h>
+#include <sluice/operator/graph/passes.h>
 #include <sluice/operator/graph/plan.h>
 #include <sluice/operator/graph/respecified.h>
 #include <sluice/operator/matmul/precision.h>
@@ -33,6 +35,7 @@ struct Subgraph::State {
   const graph::Graph graph;
   std::mutex mutex = {};
   std::vector<Known> plans = {};
+  std::map<Float32Precision, std::unique_ptr<const ReadyBody>> ready = {};
   std::map<std::string, std::unique_ptr<const GradientNode>> gradients = {};
 
   graph::Plan* find(const void* core, Float32Precision precision) const {
@@ -58,6 +61,21 @@ struct Subgraph::State {
     if (find(core, precision) == nullptr)
       plans.push_back(std::move(made));
     return *find(core, precision);
+  }
+
+  const ReadyBody& ready_here() {
+    const Float32Precision precision = sluice::detail::current_float32_precision();
+    {
+      const std::lock_guard hold(mutex);
+      if (const auto known = ready.find(precision); known != ready.end())
+        return *known->second;
+    }
+    auto made = std::make_unique<ReadyBody>();
+    made->graph = graph::optimised(graph);
+    made->memory = plan_memory(made->graph, values_apart(made->graph), graph::Sharing::in_order);
+    made->bytes_of_branches = bytes_of_branches(made->graph);
+    const std::lock_guard hold(mutex);
+    return *ready.emplace(precision, std::move(made)).first->second;
   }
 };
 
@@ -87,6 +105,10 @@ bool Subgraph::takes(std::span<const ArraySpec> inputs) const noexcept {
 
 Arrays Subgraph::run(std::span<const NDArray> inputs, SourceLocation site) const {
   return state_->plan_here().run(inputs, site);
+}
+
+const ReadyBody& Subgraph::ready() const {
+  return state_->ready_here();
 }
 
 const GradientNode& Subgraph::gradient(const std::string& key, const std::function<GradientNode()>& make) const {

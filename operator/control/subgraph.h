@@ -9,11 +9,13 @@
 #include <sluice/engine/export.h>
 #include <sluice/operator/attributes.h>
 #include <sluice/operator/graph/graph.h>
+#include <sluice/operator/graph/memory_plan.h>
 
 // Graphs that are attributes of a node: bodies of loops, branches.
 namespace sluice::control {
 
 struct GradientNode;
+struct ReadyBody;
 
 /// An immutable graph that takes all it uses as inputs, and the plans that run it: with options as they are by default,
 /// whatever those of a plan around it are, so it rounds as by hand. Copies share them. As an attribute
@@ -34,6 +36,8 @@ class SLUICE_API Subgraph {
   bool takes(std::span<const ArraySpec> inputs) const noexcept;
   /// What it gives, without waiting; by a plan that is kept. Any thread. Throws what Plan::run() throws.
   Arrays run(std::span<const NDArray> inputs, SourceLocation site) const;
+  /// What such a plan would run, for who has other memory for it. Kept as long as the subgraph is. Any thread.
+  const ReadyBody& ready() const;
   /// What `make` gave the first time that it was asked for under that key.
   const GradientNode& gradient(const std::string& key, const std::function<GradientNode()>& make) const;
 
@@ -48,6 +52,13 @@ struct GradientNode {
   Attributes attributes = {};
   std::vector<NDArray> captured = {};
   Subgraph beside = {};  // kept as long as this is: what the key names by address
+};
+
+/// A subgraph after a plan's passes, and the memory of what its nodes make one after the other.
+struct ReadyBody {
+  graph::Graph graph;
+  graph::MemoryPlan memory;
+  std::size_t bytes_of_branches = 0;  // see control::bytes_of_branches()
 };
 
 /// The same for inputs that are others, if they are.

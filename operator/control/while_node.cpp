@@ -4,6 +4,7 @@
 #include <sluice/ndarray/detail/array_object.h>
 #include <sluice/operator/control/detail/loop.h>
 #include <sluice/operator/control/detail/turns.h>
+#include <sluice/operator/control/detail/while_parts.h>
 #include <sluice/operator/invoke.h>
 
 namespace sluice::control {
@@ -12,51 +13,9 @@ namespace {
 
 constexpr const char* k_name = "while_loop";
 
-/// A loop's parts, and how many arrays its condition uses beside the states.
-struct Parts {
-  LoopParts body;
-  std::size_t asked = 0;
-
-  Parts(const WhileAttributes& a, std::size_t inputs) : body(k_name, a.body, 0, a.states, 0) {
-    require<ValueError>(!a.condition.empty() && a.condition.graph().outputs.size() == 1, [] {
-      return "while_loop: has no condition that gives one array";
-    });
-    const std::size_t takes = a.condition.graph().inputs.size();
-    asked = takes - std::min(takes, body.states);
-    const std::size_t all = body.states + asked + body.captured;
-    const bool fits = body.states > 0 && takes >= body.states && all == inputs && a.max_iterations >= 0 &&
-                      (!a.saves || body.states <= body.stacked);
-    require<ValueError>(fits, [&] {
-      return message(
-          k_name,
-          ": ",
-          a.max_iterations,
-          " turns of ",
-          body.states,
-          " states take ",
-          all,
-          " inputs, was given ",
-          inputs);
-    });
-  }
-
-  template <class Array>
-  std::vector<Array> of_condition(std::span<const Array> inputs) const {
-    const auto given = inputs.first(body.states + asked);
-    return {given.begin(), given.end()};
-  }
-  template <class Array>
-  std::vector<Array> of_body(std::span<const Array> inputs) const {
-    std::vector<Array> given(inputs.begin(), inputs.begin() + static_cast<std::ptrdiff_t>(body.states));
-    const auto captured = inputs.last(body.captured);
-    given.insert(given.end(), captured.begin(), captured.end());
-    return given;
-  }
-};
-
 Specs infer_while(const Operator& op, std::span<const ArraySpec> inputs, const Attributes& attributes) {
   const auto& a = attributes.as<WhileAttributes>();
-  const Parts parts(a, inputs.size());
+  const WhileParts parts(a, inputs.size());
   check_body(op.name, "condition", a.condition, parts.of_condition(inputs));
   check_body(op.name, "body", a.body, parts.of_body(inputs));
   check_states(op.name, a.body, parts.body);
@@ -73,7 +32,7 @@ Specs infer_while(const Operator& op, std::span<const ArraySpec> inputs, const A
 
 bool normalise_while(const RawCall& call, NormalCall& normal) {
   const auto& a = call.attributes.as<WhileAttributes>();
-  const Parts parts(a, call.inputs.size());
+  const WhileParts parts(a, call.inputs.size());
   const std::vector<ArraySpec> specs = specs_of(call.inputs);
   const auto asked = parts.of_condition(std::span(specs)), turned = parts.of_body(std::span(specs));
   if (a.condition.takes(asked) && a.body.takes(turned))
@@ -86,10 +45,10 @@ bool normalise_while(const RawCall& call, NormalCall& normal) {
   return true;
 }
 
-// On a GPU a conditional node of a CUDA graph could ask and turn in the place of the host.
+// Where the host asks: in a CUDA graph it is a BoundLoop.
 void issue_while(const IssueCall& call) {
   const auto& a = call.attributes.as<WhileAttributes>();
-  const Parts parts(a, call.inputs.size());
+  const WhileParts parts(a, call.inputs.size());
   const Arrays inputs = apart(call);
   const std::span<const NDArray> given(inputs);
   const auto states = given.first(parts.body.states), asked = given.subspan(parts.body.states, parts.asked);
@@ -128,7 +87,7 @@ Arrays again(const GradientCall& call, const LoopParts& parts) {
 
 Arrays while_gradient(const GradientCall& call) {
   const auto& a = call.attributes.as<WhileAttributes>();
-  const Parts parts(a, call.inputs.size());
+  const WhileParts parts(a, call.inputs.size());
   const std::size_t states = parts.body.states, stacked = parts.body.stacked;
   const Arrays other = a.saves ? Arrays{} : again(call, parts.body);
   const std::span<const NDArray> saved = a.saves ? call.outputs.subspan(stacked - states) : other;

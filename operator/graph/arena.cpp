@@ -22,18 +22,6 @@ constexpr std::size_t k_large_plan = std::size_t{256} << 20, k_small_part = 16;
 // A caller who replaces a result by the next one needs two sets.
 constexpr std::size_t k_most_kept = 2, k_most_kept_bytes = 256 * 1024;
 
-/// Steps use the arrays as long as it lives.
-class Attached {
- public:
-  Attached(Binding& binding, const Arrays& arrays) : binding_(binding) { binding.attach(arrays); }
-  Attached(const Attached&) = delete;
-  Attached& operator=(const Attached&) = delete;
-  ~Attached() { binding_.detach(); }
-
- private:
-  Binding& binding_;
-};
-
 Sharing sharing_of(const PlanOptions& options) {
   if (!options.share_memory)
     return Sharing::none;
@@ -70,7 +58,25 @@ void Arena::find_segments() {
       before = gpu;
     }
     segments_.back().end = at + 1;
+    segments_.back().has_branches = segments_.back().has_branches || steps[at].branch != nullptr;
   }
+}
+
+// Where CUDA refuses a graph with branches, the plan is cut at these: what lies between them still is CUDA graphs. The
+// run that was refused has called its tasks one by one.
+void Arena::take_refused_branches_apart() {
+  const bool is_refused = std::any_of(segments_.begin(), segments_.end(), [](const Segment& segment) {
+    return segment.has_branches && segment.region->counts().in_order != 0 && segment.region->refusal().has_value();
+  });
+  if (!is_refused)
+    return;
+  recordings_.clear();
+  own_recording_ = nullptr;
+  credit_ = k_most_recordings;
+  segments_.clear();
+  records_ = false;
+  binding_.take_branches_apart();
+  find_segments();
 }
 
 std::size_t Arena::bytes_outside(std::size_t begin) const {
@@ -284,6 +290,7 @@ Arrays Arena::run(std::span<const NDArray> inputs, SourceLocation site) {
     Arrays& arrays;
     ~Brought() { arrays.clear(); }  // their room stays: runs take nothing from the heap
   } const brought{brought_};
+  take_refused_branches_apart();
   bring(inputs, brought_, site);
   const Arrays& arrays = brought_;
   copy_rewritten_inputs(inputs, site);

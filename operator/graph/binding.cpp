@@ -1,10 +1,13 @@
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
+#include <sluice/engine/region.h>
 #include <sluice/ndarray/autograd.h>
 #include <sluice/ndarray/create.h>
 #include <sluice/ndarray/detail/array_object.h>
 #include <sluice/ndarray/detail/autocast_here.h>
+#include <sluice/operator/control/detail/branches.h>
 #include <sluice/operator/detail/kernel_task.h>
 #include <sluice/operator/detail/offer.h>
 #include <sluice/operator/detail/operator_node.h>
@@ -43,7 +46,7 @@ bool is_on_one_gpu(Device device, const Arrays& inputs, const Arrays& destinatio
 
 }  // namespace
 
-Binding::Binding(const Graph& graph, Sharing sharing, Engine& engine)
+Binding::Binding(const Graph& graph, Sharing sharing, Engine& engine, std::span<const NDArray> room)
     : graph_(graph),
       is_outside_(graph.values.size()),
       follows_(graph.values.size()),
@@ -54,14 +57,29 @@ Binding::Binding(const Graph& graph, Sharing sharing, Engine& engine)
   const autograd::PauseScope unrecorded;
   choose_outside();
   memory_ = plan_memory(graph, values_apart(graph), sharing);
-  for (const MemoryPlan::Slot& slot : memory_.slots)
-    slots_.push_back(sluice::detail::make_empty(
-        engine, {static_cast<std::int64_t>(slot.bytes)}, {.dtype = uint8, .device = slot.device}));
+  make_slots(room, engine);
   bind_sources(engine);
   for (const Node& node : graph.nodes)
     bind_node(node, engine);
   note_written();
   detach();
+}
+
+void Binding::make_slots(std::span<const NDArray> room, Engine& engine) {
+  slots_.resize(memory_.slots.size());
+  std::vector<std::size_t> by_size(slots_.size());
+  std::iota(by_size.begin(), by_size.end(), 0);
+  std::stable_sort(by_size.begin(), by_size.end(), [&](std::size_t a, std::size_t b) {
+    return memory_.slots[a].bytes > memory_.slots[b].bytes;
+  });
+  for (std::size_t rank = 0; rank < room.size() && rank < slots_.size(); ++rank)
+    slots_[by_size[rank]] = room[rank];
+  for (std::size_t i = 0; i < slots_.size(); ++i) {
+    const MemoryPlan::Slot& slot = memory_.slots[i];
+    if (!slots_[i].defined())
+      slots_[i] = sluice::detail::make_empty(
+          engine, {static_cast<std::int64_t>(slot.bytes)}, {.dtype = uint8, .device = slot.device});
+  }
 }
 
 // What the graph writes in an input others must not see, so that such a one is copied.
@@ -185,6 +203,7 @@ void Binding::bind_view(const Node& node) {
          node.site,
          base.device(),
          base.device().is_gpu()});
+    packed_.push_back(packed);
     if (follows_[node.inputs[0]])
       uses_.push_back({node.inputs[0], steps_.size() - 1, 0, false});
     arrays_[made] = view_of(packed);
@@ -211,14 +230,20 @@ void Binding::bind_node(const Node& node, Engine& engine) {
     bind_view(node);
     return;
   }
-  Step step{node.op, inputs_of(node), &node.attributes, {}, node.site, cpu(), node.op->capturable};
+  Step step{node.op, inputs_of(node), &node.attributes, {}, node.site, cpu(), false};
   for (const auto [id, made] : node.results) {
     if (made)
       arrays_[id] = result_of(node, id, step.inputs, engine);
     step.destinations.push_back(arrays_[id]);
   }
   step.device = device_of(step);
-  step.capturable = step.capturable && is_on_one_gpu(step.device, step.inputs, step.destinations);
+  step.capturable = node.op->capturable && is_on_one_gpu(step.device, step.inputs, step.destinations);
+  if (control::is_graph_branch(graph_, node))
+    step.branch = control::bound_bodies(node, step.inputs, step.destinations, engine);
+  if (step.branch != nullptr) {
+    step.capturable = true;
+    bytes_of_branches_ += step.branch->bytes();
+  }
   steps_.push_back(std::move(step));
   note_uses(node);
 }
@@ -250,8 +275,23 @@ NDArray Binding::outside_on(const NDArray& kept, ValueId value) const {
 
 bool Binding::takes(ValueId value, const NDArray& array) const {
   const sluice::detail::ArrayObject& object = *array.object();
-  return (object.size <= 1 || object.strides == strides_[value]) && object.buffer->regions().size() == 1 &&
+  return lies_so(value, array) && object.buffer->regions().size() == 1 &&
          written_memory_.find(object.buffer) == written_memory_.end();
+}
+
+bool Binding::lies_so(ValueId value, const NDArray& array) const noexcept {
+  const sluice::detail::ArrayObject& object = *array.object();
+  return object.size <= 1 || object.strides == strides_[value];
+}
+
+void Binding::take_branches_apart() noexcept {
+  for (Step& step : steps_) {
+    if (step.branch == nullptr)
+      continue;
+    step.branch = nullptr;
+    step.capturable = false;
+    step.is_apart = true;
+  }
 }
 
 void Binding::attach(const Arrays& arrays) {
@@ -281,6 +321,8 @@ void Binding::detach() noexcept {
 
 void Binding::run(const Step& step) {
   const sluice::detail::NoAutocast as_traced;
+  if (step.branch != nullptr && region_records())
+    return step.branch->push(step.inputs, step.destinations, step.site);
   invoke(*step.op, step.inputs, *step.attributes, step.site, step.destinations);
 }
 
@@ -304,6 +346,10 @@ void Binding::poison(std::span<const NDArray> results, SourceLocation site) cons
   };
   for (const NDArray& slot : slots_)
     fill(slot, size(slot));
+  for (const Step& step : steps_) {
+    if (step.branch != nullptr)
+      step.branch->poison(site);
+  }
   for (const NDArray& result : results)
     fill(result, size(result));
   for (ValueId id = 0; id < graph_.values.size(); ++id) {

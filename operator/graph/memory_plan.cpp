@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <utility>
 
+#include <sluice/operator/control/detail/branches.h>
 #include <sluice/operator/graph/detail/memory_use.h>
 #include <sluice/operator/graph/detail/order.h>
 #include <sluice/operator/graph/memory_plan.h>
@@ -121,7 +122,7 @@ std::size_t planned_bytes(const Graph& graph, Sharing sharing, bool without_deri
       bytes_kept += bytes_of(graph.values[id].spec);
     }
   }
-  return bytes_of(plan_memory(graph, apart, sharing)) - bytes_kept;
+  return bytes_of(plan_memory(graph, apart, sharing)) + control::bytes_of_branches(graph) - bytes_kept;
 }
 
 }  // namespace sluice::graph

@@ -128,7 +128,7 @@ struct Plan::State {
   sluice::detail::PerProcess<State> in_child = {};
   std::vector<Place> places;
   MemoryPlan memory_plan = {};
-  std::size_t bytes_derived = 0;
+  std::size_t bytes_derived = 0, bytes_of_branches = 0;
   std::mutex derived_mutex = {};
   Derives derives;
   std::shared_ptr<DerivedValues> derived = {};
@@ -151,6 +151,7 @@ struct Plan::State {
     }
     bytes_derived = derived != nullptr ? derived->bytes() : 0;
     memory_plan = first.arena->memory();
+    bytes_of_branches = first.arena->bytes_of_branches();
     if (!first.arena->writes_outside())  // otherwise runs follow each other anyway
       places = std::vector<Place>(std::max<std::size_t>(options.most_arenas, 1));
     Place& here = place_here();
@@ -281,7 +282,8 @@ const Graph& Plan::graph() const noexcept {
 }
 
 PlanMemory Plan::memory() const noexcept {
-  const std::size_t bytes = bytes_of(state_->memory_plan), before = state_->bytes_without_budget;
+  const std::size_t bytes = bytes_of(state_->memory_plan) + state_->bytes_of_branches;
+  const std::size_t before = state_->bytes_without_budget;
   return {bytes, state_->memory_plan.bytes_without_sharing, state_->bytes_derived, before == 0 ? bytes : before};
 }
 
@@ -289,7 +291,7 @@ const MemoryPlan& Plan::memory_plan() const noexcept {
   return state_->memory_plan;
 }
 
-// All memory is cut alike; that a capture came to nothing, each finds out for itself.
+// All memory is cut alike; that a capture came to nothing, each finds out for itself, and is then cut at branches.
 std::vector<PlanSegment> Plan::segments() const {
   std::vector<PlanSegment> all;
   for (Place& place : state_->of_this_process().places) {
@@ -297,11 +299,11 @@ std::vector<PlanSegment> Plan::segments() const {
     if (place.arena == nullptr)
       continue;
     std::vector<PlanSegment> here = place.arena->segments();
-    for (std::size_t i = 0; i < here.size() && i < all.size(); ++i) {
+    for (std::size_t i = 0; i < all.size() && here.size() == all.size(); ++i) {
       if (all[i].captured)
         all[i] = std::move(here[i]);
     }
-    if (all.empty())
+    if (here.size() > all.size())
       all = std::move(here);
   }
   return all;

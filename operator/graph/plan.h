@@ -61,7 +61,7 @@ struct PlanOptions {
 
 /// What each arena of a plan holds.
 struct PlanMemory {
-  std::size_t bytes = 0;                  // of results, as they share it
+  std::size_t bytes = 0;                  // of results, as they share it, and of what branches make in CUDA graphs
   std::size_t bytes_without_sharing = 0;  // as they would have it each for itself
   std::size_t bytes_derived = 0;          // of what is kept from run to run, when the plan was made
   std::size_t bytes_without_budget = 0;   // as `bytes` would be with PlanOptions::memory_budget = 0
@@ -115,8 +115,8 @@ class SLUICE_API Plan {
   /// Which results share memory; each arena has as much.
   const MemoryPlan& memory_plan() const noexcept;
   /// How a run is cut: what each memory of the plan does, in this order. What is kept of constants is not among it. A
-  /// segment that turned out to be none, since a body did what a capture does not take, says so after its first run.
-  /// Waits for runs that are being pushed; not for bodies.
+  /// segment that turned out to be none, since a body did what a capture does not take, says so after its first run;
+  /// one that holds branches is cut at these by the next. Waits for runs that are being pushed; not for bodies.
   std::vector<PlanSegment> segments() const;
   /// What the CUDA graphs of all its memory did so far; 0 on a CPU. `captured` grows with new memory and new addresses,
   /// never because a number changed: learning rates, step counts and scales of losses. Waits as segments() does.

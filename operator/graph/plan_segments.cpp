@@ -13,6 +13,8 @@ namespace {
 const char* reason_against(const Binding::Step& step) {
   if (step.device.is_cpu())
     return "runs on a CPU";
+  if (step.is_apart)
+    return "was part of what CUDA makes no graph of";
   return step.op->capturable ? "takes arrays of several devices" : "works on the host each time it runs";
 }
 

@@ -23,6 +23,7 @@ OPEN = [
     ("ndarray/detail/located.h", ("operator", "gluon"), "calls of every room add the user's line to their errors"),
     ("ndarray/detail/shape_watch.h", ("operator", "gluon"),
      "traces see what a program asks of arrays; operators and layers that do the same for all sizes ask unseen"),
+    ("engine/detail/region_branch.h", ("operator",), "branches of a graph become branches of a plan's region"),
     ("engine/detail/own_launch.h", ("operator",), "a graph for host values is launched by the thread that calls it"),
     ("ndarray/detail/mapped.h", ("operator",), "and brings them in and out itself"),
     ("engine/detail/engine_access.h", ("storage", "ndarray", "operator", "gluon"),

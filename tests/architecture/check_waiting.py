@@ -28,6 +28,7 @@ ALLOWED = [
     ("engine/cuda/body_calls.cpp", "wait_for", "a CUDA stream waits, not the host"),
     ("engine/cuda/logical_stream.cpp", "wait_for", "a CUDA stream waits, not the host"),
     ("engine/cuda/portable_memory.h", "cudaFreeHost", "error words, slots and pinned memory go back: trimming, exhaustion, the end"),
+    ("engine/cuda/region_graph.cpp", "cudaStreamSynchronize", "which side of a branch runs, where CUDA does not take the graph"),
     ("engine/cuda/region_launch.cpp", "cudaStreamSynchronize", "a launch of the caller's own that takes longer than it spins"),
     ("engine/cuda/stream_slots.cpp", "wait_for", "a CUDA stream waits, not the host"),
     ("engine/cuda/policy_stream.cpp", "sleep_until", "waits that wait.cpp asked for, and gpu_check = each"),

@@ -16,9 +16,15 @@ using graph::Tracer;
 
 namespace {
 
-NDArray branched(const NDArray& x) {
-  const auto twice = [](const Arrays& of) { return Arrays{of[0] * 2.0}; };
-  return cond(sum(x) > -1.0, twice, twice, {x})[0];
+NDArray looped(const NDArray& x) {
+  const NDArray turns = zeros({64}, {.device = x.device()});
+  return foreach(
+             [](const Arrays& entry, const Arrays& state) -> LoopResult {
+               return {{}, {state[0] + entry[0]}};
+             },
+             {turns},
+             {x})
+      .states[0];
 }
 
 /// Two rows taken, of the second table by the second indices; each on a line of its own.
@@ -33,7 +39,7 @@ struct Takes {
     graph = tracer.trace([&] {
       first = __LINE__ + 1;
       const NDArray one = take(tables[0].reshape({4, 2}), a);
-      const NDArray between = cut ? branched(one) : one * 2.0;
+      const NDArray between = cut ? looped(one) : one * 2.0;
       const OriginScope scope(&Origin::of("layer 7 (Rows)", {"train.cpp", 31}));
       second = __LINE__ + 1;
       const NDArray other = take(tables[1].reshape({4, 2}), b);
@@ -93,14 +99,14 @@ TEST_CASE("A plan on a GPU says which call ends a CUDA graph, its line, and why"
   CHECK(all[0].captured);
   CHECK_FALSE(all[1].captured);
   CHECK(all[2].captured);
-  CHECK(all[1].op == "cond");
+  CHECK(all[1].op == "foreach");
   CHECK(all[1].calls == 1);
   CHECK(all[1].reason == "works on the host each time it runs");
-  CHECK(all[1].site.line < takes.first);  // of branched()
+  CHECK(all[1].site.line < takes.first);  // of looped()
   const std::string text = to_string(all);
   CHECK_THAT(text, contains("segment 1: ") && contains("as one CUDA graph"));
   CHECK_THAT(
-      text, contains("segment 2: 1 call one by one: cond works on the host") && contains("test_plan_errors.cpp:"));
+      text, contains("segment 2: 1 call one by one: foreach works on the host") && contains("test_plan_errors.cpp:"));
   const NDArray good = array<std::int32_t>({0, 3, 1}, {3}, gpu(0));
   const NDArray inputs[] = {good, good};
   for (int run = 0; run < 4; ++run)

@@ -30,6 +30,7 @@ class Arena {
   bool is_current() const { return binding_.is_current(); }
   bool writes_outside() const noexcept { return binding_.writes_outside(); }
   const MemoryPlan& memory() const noexcept { return binding_.memory(); }
+  std::size_t bytes_of_branches() const noexcept { return binding_.bytes_of_branches(); }
   /// Of values that do not come from outside.
   const NDArray& array(ValueId value) const noexcept { return binding_.array(value); }
   std::vector<PlanSegment> segments() const;
@@ -42,6 +43,7 @@ class Arena {
   struct Segment {
     std::size_t begin = 0, end = 0;
     std::unique_ptr<Region> region = {};
+    bool has_branches = false;
   };
   /// CUDA graphs of the segments, for arrays from outside at these addresses.
   struct Recording {
@@ -51,6 +53,7 @@ class Arena {
   };
 
   void find_segments();
+  void take_refused_branches_apart();
   /// Of values from outside, from that one on.
   std::size_t bytes_outside(std::size_t begin) const;
   bool are_results_small() const;

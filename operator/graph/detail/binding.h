@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -11,6 +12,10 @@
 #include <sluice/operator/graph/detail/held.h>
 #include <sluice/operator/graph/graph.h>
 #include <sluice/operator/graph/memory_plan.h>
+
+namespace sluice::control {
+class BoundBodies;
+}
 
 namespace sluice::graph {
 
@@ -26,11 +31,14 @@ class Binding {
     Arrays destinations;
     SourceLocation site;
     Device device;
-    bool capturable;  // may be part of a CUDA graph
+    bool capturable;                                    // may be part of a CUDA graph
+    std::shared_ptr<control::BoundBodies> branch = {};  // what it then is, if it has bodies
+    bool is_apart = false;                              // it had, see take_branches_apart()
   };
 
-  /// Makes all arrays but those from outside. `graph` must outlive the binding.
-  Binding(const Graph& graph, Sharing sharing, Engine& engine);
+  /// Makes all arrays but those from outside. `graph` must outlive the binding. `room`: arrays of bytes that the slots
+  /// of its memory plan take, the largest the first; none: they have memory of their own.
+  Binding(const Graph& graph, Sharing sharing, Engine& engine, std::span<const NDArray> room = {});
   Binding(const Binding&) = delete;
   Binding& operator=(const Binding&) = delete;
 
@@ -39,6 +47,13 @@ class Binding {
   const std::vector<Step>& steps() const noexcept { return steps_; }
   const NDArray& array(ValueId value) const noexcept { return arrays_[value]; }
   const MemoryPlan& memory() const noexcept { return memory_; }
+  /// Of what bodies of branches make that a GPU chooses by itself, beside the memory plan.
+  std::size_t bytes_of_branches() const noexcept { return bytes_of_branches_; }
+
+  /// What is packed for views, beside the memory plan.
+  const Arrays& packed() const noexcept { return packed_; }
+  /// No branch is part of a CUDA graph any longer; memory for them goes when work under way is over.
+  void take_branches_apart() noexcept;
 
   /// The values whose arrays come from outside, roots of memory: inputs first, then results.
   const std::vector<ValueId>& outside() const noexcept { return outside_; }
@@ -48,6 +63,8 @@ class Binding {
   NDArray outside_on(const NDArray& kept, ValueId value) const;
   /// May the value have this array? It lies as new_outside() says, and the graph writes nothing in its memory.
   bool takes(ValueId value, const NDArray& array) const;
+  /// Does it lie as new_outside() says?
+  bool lies_so(ValueId value, const NDArray& array) const noexcept;
   /// Steps use these from now on, one for each of outside(); they are kept until detach().
   void attach(const Arrays& arrays);
   void detach() noexcept;
@@ -62,6 +79,7 @@ class Binding {
   /// For gradients that were recorded before: what the graph writes in memory of others is not what it was.
   void raise_versions() const;
   bool writes_outside() const noexcept { return !written_.empty(); }
+  /// A branch while a region records: as part of its CUDA graph.
   static void run(const Step& step);
 
  private:
@@ -83,6 +101,7 @@ class Binding {
   };
 
   void choose_outside();
+  void make_slots(std::span<const NDArray> room, Engine& engine);
   void bind_sources(Engine& engine);
   void bind_random(Engine& engine, Device device);
   void bind_node(const Node& node, Engine& engine);
@@ -100,7 +119,8 @@ class Binding {
   std::vector<Use> uses_;
   std::vector<View> views_;
   MemoryPlan memory_;
-  Arrays slots_;
+  std::size_t bytes_of_branches_ = 0;
+  Arrays slots_, packed_;
   std::vector<NDArray> arrays_;
   std::vector<Step> steps_;
   std::vector<RandomStates> random_;
@@ -109,6 +129,18 @@ class Binding {
   std::vector<Held> held_;
   std::vector<ValueId> written_;
   std::unordered_set<const void*> written_memory_;
+};
+
+/// Steps use the arrays as long as it lives.
+class Attached {
+ public:
+  Attached(Binding& binding, const Arrays& arrays) : binding_(binding) { binding.attach(arrays); }
+  Attached(const Attached&) = delete;
+  Attached& operator=(const Attached&) = delete;
+  ~Attached() { binding_.detach(); }
+
+ private:
+  Binding& binding_;
 };
 
 }  // namespace sluice::graph

@@ -102,23 +102,45 @@ void leave(World& all, const CaptureRef& capture) {
 
 }  // namespace
 
+namespace {
+
+// Into a new graph where none is given.
+cudaError_t begin_capture(World& all, cudaStream_t handle, cudaStreamCaptureMode mode, cudaGraph_t into) {
+  CUstream_st& stream = all.stream(handle);
+  if (stream.owned_by_device)
+    return cudaErrorStreamCaptureUnsupported;
+  if (all.capture_of(stream) != nullptr)
+    return cudaErrorIllegalState;
+  stream.capture = std::make_shared<Capture>();
+  stream.capture->id = all.next_id++;
+  stream.capture->mode = mode;
+  stream.capture->thread = std::this_thread::get_id();
+  stream.capture->origin = &stream;
+  stream.capture->graph = into == nullptr ? all.graphs.make() : into;
+  stream.capture->of_side = into != nullptr;
+  stream.capture->members.push_back(&stream);
+  stream.frontier.clear();
+  all.captures.push_back(stream.capture);
+  return cudaSuccess;
+}
+
+}  // namespace
+
 cudaError_t cudaStreamBeginCapture(cudaStream_t handle, cudaStreamCaptureMode mode) {
-  return call("cudaStreamBeginCapture", [&](World& all, Lock&) {
-    CUstream_st& stream = all.stream(handle);
-    if (stream.owned_by_device)
-      return cudaErrorStreamCaptureUnsupported;
-    if (all.capture_of(stream) != nullptr)
-      return cudaErrorIllegalState;
-    stream.capture = std::make_shared<Capture>();
-    stream.capture->id = all.next_id++;
-    stream.capture->mode = mode;
-    stream.capture->thread = std::this_thread::get_id();
-    stream.capture->origin = &stream;
-    stream.capture->graph = all.graphs.make();
-    stream.capture->members.push_back(&stream);
-    stream.frontier.clear();
-    all.captures.push_back(stream.capture);
-    return cudaSuccess;
+  return call("cudaStreamBeginCapture", [&](World& all, Lock&) { return begin_capture(all, handle, mode, nullptr); });
+}
+
+cudaError_t cudaStreamBeginCaptureToGraph(
+    cudaStream_t handle,
+    cudaGraph_t graph,
+    const cudaGraphNode_t*,
+    const cudaGraphEdgeData*,
+    size_t count,
+    cudaStreamCaptureMode mode) {
+  return call("cudaStreamBeginCaptureToGraph", [&](World& all, Lock&) {
+    if (!all.graph(graph).is_side || !all.graph(graph).nodes.empty() || count != 0)
+      return cudaErrorInvalidValue;  // what the engine has no use for
+    return begin_capture(all, handle, mode, graph);
   });
 }
 
@@ -139,11 +161,10 @@ cudaError_t cudaStreamEndCapture(cudaStream_t handle, cudaGraph_t* graph) {
                                : unjoined(*capture) ? cudaErrorStreamCaptureUnjoined
                                                     : cudaSuccess;
     leave(all, capture);
-    if (status == cudaSuccess) {
+    if (status == cudaSuccess)
       *graph = capture->graph;
-    } else {
+    else if (!capture->of_side)
       capture->graph->alive = false;
-    }
     return status;
   });
 }

@@ -1,6 +1,7 @@
 // Graphs, made by capture alone.
 #include <algorithm>
 #include <map>
+#include <utility>
 
 #include "tests/support/cuda_sim/world.h"
 
@@ -8,11 +9,38 @@ using namespace sluice::test::sim;
 
 namespace {
 
+std::vector<Node> copy_nodes(const CUgraph_st& graph);
+
+// The nodes of the side that the value says, one after the other; of a loop's, as long as it says so.
+void add_sides(Node& node) {
+  std::vector<std::vector<Node>> sides;
+  for (cudaGraph_t side : node.branch->sides) {
+    sides.push_back(copy_nodes(*side));
+    for (const Node& inner : sides.back())
+      node.touches.insert(node.touches.end(), inner.touches.begin(), inner.touches.end());
+  }
+  node.work = std::make_shared<const std::function<void()>>([branch = node.branch, sides = std::move(sides)] {
+    const auto run = [&](std::size_t side) {
+      for (const Node& inner : sides[side]) {
+        if (inner.work != nullptr)
+          (*inner.work)();
+      }
+    };
+    if (sides.size() == 2)
+      return run(branch->value != 0 ? 0 : 1);
+    while (branch->value != 0)
+      run(0);
+  });
+}
+
 std::vector<Node> copy_nodes(const CUgraph_st& graph) {
   std::vector<Node> nodes;
   nodes.reserve(graph.nodes.size());
-  for (const auto& node : graph.nodes)
+  for (const auto& node : graph.nodes) {
     nodes.push_back(node->node);
+    if (node->node.kind == Kind::branch)
+      add_sides(nodes.back());
+  }
   return nodes;
 }
 
@@ -25,6 +53,8 @@ cudaError_t instantiate(World& all, cudaGraphExec_t* made, cudaGraph_t handle) {
     if (capture->graph == handle)
       return cudaErrorInvalidValue;  // still under capture
   }
+  if (!bodies_are_allowed(all, graph))
+    return cudaErrorNotSupported;
   CUgraphExec_st* const exec = all.execs.make();
   exec->device = device;
   exec->nodes = copy_nodes(graph);
@@ -88,6 +118,17 @@ cudaGraphEdgeData edge_of(const Node& node, std::size_t before) {
     edge.type = cudaGraphDependencyTypeProgrammatic;
   }
   return edge;
+}
+
+void drop(World& all, CUgraph_st& graph) {
+  graph.alive = false;
+  all.dropped.push_back(copy_nodes(graph));
+  for (const BranchRef& branch : graph.branches) {
+    for (cudaGraph_t side : branch->sides)
+      drop(all, *side);
+  }
+  graph.nodes.clear();
+  graph.branches.clear();
 }
 
 bool is_early(const cudaGraphEdgeData& edge) {
@@ -182,7 +223,8 @@ cudaError_t cudaGraphNodeGetType(cudaGraphNode_t node, cudaGraphNodeType* type) 
         {Kind::wait, cudaGraphNodeTypeWaitEvent},
         {Kind::graph, cudaGraphNodeTypeGraph},
         {Kind::empty, cudaGraphNodeTypeEmpty},
-        {Kind::free, cudaGraphNodeTypeMemFree}};
+        {Kind::free, cudaGraphNodeTypeMemFree},
+        {Kind::branch, cudaGraphNodeTypeConditional}};
     *type = types.at(node->node.kind);
     return cudaSuccess;
   });
@@ -236,6 +278,8 @@ cudaError_t cudaGraphExecUpdate(cudaGraphExec_t handle, cudaGraph_t source, cuda
       *info = {.result = result, .errorNode = nullptr, .errorFromNode = nullptr};
     if (result != cudaGraphExecUpdateSuccess)
       return cudaErrorGraphExecUpdateFailure;
+    if (std::any_of(wanted.begin(), wanted.end(), [](const Node& node) { return node.kind == Kind::branch; }))
+      all.violation("a graph with branches was brought up to date, of which CUDA says little");
     if (!same_kernels(exec.nodes, wanted))
       all.violation("a graph was brought up to date with other kernels or clusters than it was made with");
     std::swap(exec.nodes, wanted);  // launches under way keep what they were launched with
@@ -286,9 +330,11 @@ cudaError_t cudaGraphDestroy(cudaGraph_t handle) {
         return cudaErrorInvalidValue;
       }
     }
-    graph.alive = false;
-    all.dropped.push_back(copy_nodes(graph));
-    graph.nodes.clear();
+    if (graph.is_side) {
+      all.violation("a side of a branch was destroyed apart from its graph");
+      return cudaErrorInvalidValue;
+    }
+    drop(all, graph);
     return cudaSuccess;
   });
 }

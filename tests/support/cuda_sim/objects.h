@@ -1,6 +1,7 @@
 #pragma once
 
 // What stands behind CUDA's handles. All of it is guarded by the world's mutex.
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -16,7 +17,7 @@
 
 namespace sluice::test::sim {
 
-enum class Kind : std::uint8_t { kernel, copy, fill, host, record, wait, graph, empty, free };
+enum class Kind : std::uint8_t { kernel, copy, fill, host, record, wait, graph, empty, free, branch };
 
 using Work = std::shared_ptr<const std::function<void()>>;
 
@@ -44,6 +45,14 @@ struct Op {
 };
 using OpRef = std::shared_ptr<Op>;
 
+/// What a conditional node has: the value that kernels set, and a graph for what is not zero and one for zero.
+struct Branch {
+  std::atomic<unsigned> value{0};
+  std::vector<cudaGraph_t> sides;
+  bool used = false;  // by a node
+};
+using BranchRef = std::shared_ptr<Branch>;
+
 /// A node of a graph, and what an executable graph keeps of it (then without its graph).
 struct Node {
   Kind kind = Kind::empty;
@@ -53,6 +62,7 @@ struct Node {
   std::vector<std::size_t> before = {};  // indices of the nodes that it comes after, ascending
   std::vector<std::size_t> early = {};   // those of them that it may begin before, and wait for itself
   cudaEvent_t event = nullptr;           // of event nodes
+  BranchRef branch = {};                 // of conditional nodes
   unsigned cluster = 0;                  // blocks of a kernel's clusters along x; 0: it was launched without
 };
 
@@ -66,6 +76,7 @@ struct Capture {
   bool invalid = false;
   bool ended = false;
   std::vector<cudaStream_t> members;
+  bool of_side = false;  // its graph is a side of a branch
 };
 using CaptureRef = std::shared_ptr<Capture>;
 
@@ -80,6 +91,8 @@ struct CUgraphNode_st {
 struct CUgraph_st {
   bool alive = true;
   std::vector<std::unique_ptr<CUgraphNode_st>> nodes;
+  std::vector<sluice::test::sim::BranchRef> branches;  // handles made for it
+  bool is_side = false;                                // of a branch, whose graph it goes with
   int touched = 0;
 };
 

@@ -205,6 +205,9 @@ World& world();
 /// True while this thread runs a kernel's body or a host function.
 bool inside_body() noexcept;
 
+/// May conditional nodes of the graph, and of their bodies, have the bodies that they have?
+bool bodies_are_allowed(const World& all, const CUgraph_st& graph);
+
 /// A call of the runtime: `act(world, lock)` returns its status or throws Refusal.
 template <class Act>
 cudaError_t call(const char* name, Act&& act) {
