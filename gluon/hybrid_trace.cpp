@@ -101,8 +101,8 @@ class Tracing {
   }
 
   // Gradients of arrays that are neither inputs nor parameters: where they go the tape knows.
-  Arrays recorded_elsewhere() const {
-    Arrays found = tracer_.recorded_constants();
+  std::vector<NDArray> recorded_elsewhere() const {
+    std::vector<NDArray> found = tracer_.recorded_constants();
     std::erase_if(found, [&](const NDArray& one) {
       return std::any_of(call_.parameters.begin(), call_.parameters.end(), [&](const Parameter& parameter) {
         return parameter.data().same(one);

@@ -4,6 +4,7 @@
 #include <sluice/engine/error.h>
 #include <sluice/engine/origin.h>
 #include <sluice/gluon/detail/why_by_hand.h>
+#include <sluice/ndarray/detail/array_object.h>
 #include <sluice/operator/graph/passes.h>
 
 namespace sluice::gluon::detail {

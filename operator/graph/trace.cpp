@@ -142,7 +142,7 @@ ValueId Tracer::operand_of(const NDArray& array, bool shape_only, bool recorded)
         ": has a gradient of its own, an autograd::Node, and cannot be part of a traced body");
   });
   if (standing == Standing::own_node)
-    note_own_gradient(*array.object()->entry.node);
+    note_own_gradient(*array.object()->entry.node.get());
   return standing == Standing::variable ? stopped(id) : id;
 }
 

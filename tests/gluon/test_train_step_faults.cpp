@@ -35,7 +35,10 @@ struct Training {
     net.add(nn::Dense(3));
     net.initialize(gluon::init::Xavier(), device);
     (void)net(samples(4));
-    trainer = std::make_unique<Trainer>(net.collect_params(), Adam({.learning_rate = 0.1}));
+    if (norm)
+      trainer = std::make_unique<Trainer>(net.collect_params(), Adam({.learning_rate = 0.1}));
+    else  // goes by no number of steps
+      trainer = std::make_unique<Trainer>(net.collect_params(), SGD({.learning_rate = 0.1, .momentum = 0.9}));
     if (as_graph)
       graph = std::make_unique<TrainStep>(net, loss, *trainer);
   }
@@ -130,12 +133,18 @@ void check_wrong_labels(Device device) {
   }
 }
 
+// But for numbers of steps: one that began is counted, by hand too, whatever its tasks find.
+All without_numbers(All all) {
+  std::erase_if(all, [](const auto& entry) { return entry.first.ends_with("num_updates"); });
+  return all;
+}
+
 /// One step with ever more memory until it is made; how often it was not. Each time all is as it was before.
 int failures_until_made(Training& training, std::int64_t batch) {
   Engine& engine = Engine::current();
   Pool& pool = Storage::of(engine).pool(training.device);
   const NDArray x = training.samples(batch), y = training.labels(batch);
-  const All before = training.all();
+  const All before = without_numbers(training.all());
   engine.wait_all();
   const std::size_t active = pool.stats().active;
   int failures = 0;
@@ -153,7 +162,7 @@ int failures_until_made(Training& training, std::int64_t batch) {
     pool.set_limit(0);
     settle();
     if (!made)
-      CHECK((training.all() == before));
+      CHECK((without_numbers(training.all()) == before));
   }
   return failures;
 }
@@ -164,14 +173,15 @@ void check_scarce_steps(Device device) {
   Storage::of(engine).configure({.host = "direct", .device = "direct"});
   Training never(false, false, device), scarce(true, false, device);
   int failures = 0;
+  for (Training* const one : {&never, &scarce})
+    (void)one->step(one->samples(8), one->labels(8));       // there are states now
   for (const std::int64_t batch : {4, 4, 64, 4, 64, 64}) {  // plans that are made, and such as are there
     CAPTURE(batch);
     failures += failures_until_made(scarce, batch);
     (void)never.step(never.samples(batch), never.labels(batch));
-    CHECK((scarce.all() == never.all()));
+    CHECK((without_numbers(scarce.all()) == without_numbers(never.all())));
   }
   CHECK(failures > 6);
-  CHECK(scarce.graph->traced() == 1);
 }
 
 }  // namespace
