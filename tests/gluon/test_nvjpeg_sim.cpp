@@ -68,6 +68,23 @@ TEST_CASE("JPEG goes by nvJPEG where it can, and all else by the CPU", "[gluon][
   CHECK(decoded() == before + 4);
 }
 
+TEST_CASE("JPEG of other colours than nvJPEG takes them for is left to the CPU", "[gluon][image][gpu]") {
+  SLUICE_NEEDS_IMAGES();
+  Engine engine({.workers = 1});
+  const EngineScope scope(engine);
+  Bytes file = image::imencode(smooth_image(20, 30, 3), {.subsampling = false});
+  const Bytes before_colours = pixels_of(file);
+  // Adobe's mark, which says that red, green and blue are stored as they are, in the place of JFIF's.
+  const Bytes adobe{0xff, 0xee, 0, 14, 'A', 'd', 'o', 'b', 'e', 0, 100, 0, 0, 0, 0, 0};
+  REQUIRE(file[3] == 0xe0);
+  file.erase(file.begin() + 2, file.begin() + 20);
+  file.insert(file.begin() + 2, adobe.begin(), adobe.end());
+  REQUIRE(pixels_of(file) != before_colours);
+  const int before = decoded();
+  CHECK(image::imdecode(file, {}, gpu(0)).to_vector<std::uint8_t>() == pixels_of(file));
+  CHECK(decoded() == before);
+}
+
 TEST_CASE("without nvJPEG the CPU decodes for a GPU", "[gluon][image][gpu]") {
   SLUICE_NEEDS_IMAGES();
   const Checked checked;

@@ -86,7 +86,8 @@ struct Progress : Object {
   Pinned* pinned = nullptr;
   OnDevice* device = nullptr;
   unsigned width = 0, height = 0, channels = 0;
-  int step = 0;  // 1: read, 2: brought over
+  int step = 0;             // 1: read, 2: brought over
+  bool is_spoiled = false;  // by a call that failed
   std::size_t row() const { return std::size_t{width} * channels; }
   std::size_t bytes() const { return row() * height; }
 };
@@ -180,7 +181,7 @@ Status decode(const Bits&, unsigned, unsigned char*) {
 Status read_on_host(Progress& progress, const Told& told, const Bits& bits) {
   Pinned& pinned = *progress.pinned;
   const Use use(pinned);
-  if (pinned.readers != 0 || progress.device == nullptr)
+  if (pinned.readers != 0 || progress.device == nullptr || progress.is_spoiled)
     misused();
   progress.width = bits.width;
   progress.height = bits.height;
@@ -222,6 +223,10 @@ Status finish(Progress& progress, const Image& image, cudaStream_t stream) {
 #define SLUICE_PLANNED(function)                                   \
   if (const Status fails = planned(#function); fails != k_success) \
   return fails
+
+#define SLUICE_PLANNED_OF(function, state)                         \
+  if (const Status fails = planned(#function); fails != k_success) \
+  return (state).is_spoiled = true, fails
 
 void fill_objects(Calls& to) {
   to.nvjpegCreateEx = [](Backend, void*, void*, unsigned, Handle* made) {
@@ -303,18 +308,21 @@ void fill_steps(Calls& to) {
     return k_success;
   };
   to.nvjpegDecodeJpegHost = [](Handle, Decoder, State state, Params params, Bitstream bits) {
-    SLUICE_PLANNED(nvjpegDecodeJpegHost);
-    const Use use(as<Progress>(state));
-    return read_on_host(as<Progress>(state), as<Told>(params), as<Bits>(bits));
+    Progress& progress = as<Progress>(state);
+    const Use use(progress);
+    SLUICE_PLANNED_OF(nvjpegDecodeJpegHost, progress);
+    const Status status = read_on_host(progress, as<Told>(params), as<Bits>(bits));
+    progress.is_spoiled |= status != k_success;
+    return status;
   };
   to.nvjpegDecodeJpegTransferToDevice = [](Handle, Decoder, State state, Bitstream, cudaStream_t stream) {
-    SLUICE_PLANNED(nvjpegDecodeJpegTransferToDevice);
     const Use use(as<Progress>(state));
+    SLUICE_PLANNED_OF(nvjpegDecodeJpegTransferToDevice, as<Progress>(state));
     return bring_over(as<Progress>(state), stream);
   };
   to.nvjpegDecodeJpegDevice = [](Handle, Decoder, State state, Image* image, cudaStream_t stream) {
-    SLUICE_PLANNED(nvjpegDecodeJpegDevice);
     const Use use(as<Progress>(state));
+    SLUICE_PLANNED_OF(nvjpegDecodeJpegDevice, as<Progress>(state));
     return finish(as<Progress>(state), *image, stream);
   };
 }
