@@ -79,8 +79,10 @@ SLUICE_API NDArray imdecode(
 
 /// The same on any device. A GPU decodes JPEG itself where decodes_on_gpu(): of each image a task of the CPU reads the
 /// Huffman codes, one of the GPU does the rest. Its pixels are libjpeg's but for rounding, by up to 4 of 255 in a
-/// channel. What nvJPEG does not take (PNG, images at a fraction of their size, with an alpha channel, of CMYK or other
-/// rare colours, arithmetic codes, damaged files) the CPU decodes, and the pixels are copied. Throws DeviceError, too.
+/// channel; at sharp edges of colours that are stored at half the resolution they may be further off. What nvJPEG does
+/// not take (PNG, images at a fraction of their size or with an alpha channel, CMYK and other rare colours, arithmetic
+/// codes, files that are cut off) the CPU decodes, and the pixels are copied. Throws DeviceError, too; damage within
+/// the codes is a FileError where nvJPEG or libjpeg can tell.
 SLUICE_API NDArray imdecode(
     std::span<const std::uint8_t> bytes,
     const DecodeOptions& options,

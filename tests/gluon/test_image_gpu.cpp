@@ -259,6 +259,40 @@ TEST_CASE("images and engines go while a GPU decodes", "[gluon][image][gpu]") {
   }
 }
 
+// Whatever the largest difference is: -s shows it.
+TEST_CASE("photographs' sizes are the CPU's pixels on a GPU but for rounding", "[gluon][image][gpu][hardware]") {
+  SLUICE_NEEDS_GPU_AND_IMAGES();
+  if (!image::decodes_on_gpu(gpu(0)))
+    SLUICE_SKIP("needs nvJPEG");
+  for (const auto& [height, width] : {std::pair<std::int64_t, std::int64_t>{375, 500}, {1500, 2003}}) {
+    for (const bool progressive : {false, true}) {
+      for (const bool subsampling : {false, true}) {
+        INFO(height << " x " << width << (subsampling ? ", fewer colours" : "") << (progressive ? ", scans" : ""));
+        const Bytes file =
+            image::imencode(waves(height, width, 3), {.subsampling = subsampling, .progressive = progressive});
+        CHECK(difference_of(file) <= k_rounding);
+      }
+    }
+    CHECK(difference_of(image::imencode(smooth_image(height, width, 3), {.subsampling = false})) <= k_rounding);
+    CHECK(difference_of(image::imencode(smooth_image(height, width, 1)), {.channels = 1}) <= k_rounding);
+  }
+}
+
+TEST_CASE("codes that end too soon before the end mark are an error on a GPU", "[gluon][image][gpu][hardware]") {
+  SLUICE_NEEDS_GPU_AND_IMAGES();
+  if (!image::decodes_on_gpu(gpu(0)))
+    SLUICE_SKIP("needs nvJPEG");
+  for (const bool progressive : {false, true}) {
+    const Bytes whole = image::imencode(waves(120, 160, 3), {.progressive = progressive});
+    for (const std::size_t kept : {whole.size() / 2, whole.size() * 3 / 4, whole.size() - 40}) {
+      INFO(kept << " of " << whole.size() << " bytes" << (progressive ? ", scans" : ""));
+      Bytes cut(whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(kept));
+      cut.insert(cut.end(), {0xff, 0xd9});
+      CHECK(complaint(cut, gpu(0)) == complaint(cut, cpu()));
+    }
+  }
+}
+
 TEST_CASE("what follows on a GPU takes the pixels of a JPEG in order", "[gluon][image][gpu]") {
   SLUICE_NEEDS_GPU_AND_IMAGES();
   const Bytes file = image::imencode(waves(32, 40, 3));
