@@ -1,12 +1,15 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <utility>
 #include <vector>
 
+#include <sluice/engine/device.h>
 #include <sluice/engine/export.h>
 #include <sluice/engine/source_location.h>
 #include <sluice/gluon/data/vision/image_size.h>
+#include <sluice/gluon/image/image.h>
 #include <sluice/ndarray/ndarray.h>
 
 /// Images as arrays on any device, put together of operators, whose gradients they have: MXNet's npx.image. An image is
@@ -33,6 +36,15 @@ SLUICE_API NDArray resize(
     const NDArray& x,
     ImageSize size,
     const InterpolationOptions& options = {},
+    SourceLocation site = SourceLocation::current());
+/// Encoded images as a batch uint8 (N, height, width, C) on `device`: each decoded by imdecode(), resized where it has
+/// another size, and stacked. Throws ValueError for no images and for options.channels of 0, and as imdecode().
+SLUICE_API NDArray imdecode_batch(
+    std::span<const std::vector<std::uint8_t>> files,
+    ImageSize size,
+    const DecodeOptions& options,
+    Device device,
+    const InterpolationOptions& interpolation = {},
     SourceLocation site = SourceLocation::current());
 /// The part from column x0 and row y0 on, which lies within the image: a view.
 SLUICE_API NDArray crop(

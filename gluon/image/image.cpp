@@ -7,10 +7,12 @@
 #include <sluice/engine/engine.h>
 #include <sluice/engine/error.h>
 #include <sluice/gluon/image/detail/decoder.h>
+#include <sluice/gluon/image/detail/gpu_decoding.h>
 #include <sluice/ndarray/create.h>
 #include <sluice/ndarray/detail/array_object.h>
 #include <sluice/ndarray/detail/located.h>
 #include <sluice/ndarray/file.h>
+#include <sluice/operator/sink.h>
 
 namespace sluice::image {
 
@@ -47,8 +49,6 @@ bool append(std::vector<std::uint8_t>& to, const std::uint8_t* bytes, std::size_
   }
 }
 
-}  // namespace detail
-
 namespace {
 
 void check_options(const DecodeOptions& options) {
@@ -59,27 +59,37 @@ void check_options(const DecodeOptions& options) {
   require(options.shorter_side >= 0, [&] { return message("imdecode: shorter_side is ", options.shorter_side); });
 }
 
-std::unique_ptr<detail::Decoder> decoder_of(
+}  // namespace
+
+std::unique_ptr<Decoder> decoder_of(
     std::span<const std::uint8_t> bytes, const DecodeOptions& options, std::string name) {
   check_options(options);
   constexpr std::uint8_t k_jpeg[] = {0xff, 0xd8, 0xff}, k_png[] = {0x89, 'P', 'N', 'G'};
   const auto begins_with = [&](std::span<const std::uint8_t> magic) {
     return bytes.size() >= magic.size() && std::equal(magic.begin(), magic.end(), bytes.begin());
   };
-  detail::Encoded encoded{.bytes = bytes, .options = options, .name = std::move(name)};
+  Encoded encoded{.bytes = bytes, .options = options, .name = std::move(name)};
   if (begins_with(k_jpeg))
-    return detail::jpeg_decoder(std::move(encoded));
+    return jpeg_decoder(std::move(encoded));
   if (begins_with(k_png))
-    return detail::png_decoder(std::move(encoded));
+    return png_decoder(std::move(encoded));
   encoded.fail(bytes.empty() ? "it is empty" : "it is neither JPEG nor PNG");
 }
 
+}  // namespace detail
+
+namespace {
+
 // The header is read at once, the pixels by a task.
 NDArray decoded(
-    std::vector<std::uint8_t> encoded, const DecodeOptions& options, std::string name, SourceLocation site) {
+    std::vector<std::uint8_t> encoded,
+    const DecodeOptions& options,
+    std::string name,
+    bool pinned,
+    SourceLocation site) {
   const auto bytes = std::make_shared<const std::vector<std::uint8_t>>(std::move(encoded));
   const auto decoder = std::make_shared<ImageDecoder>(*bytes, options, std::move(name));
-  const NDArray image = empty(decoder->shape(), {.dtype = uint8});
+  const NDArray image = empty(decoder->shape(), {.dtype = uint8, .pinned = pinned});
   sluice::detail::Buffer* buffer = image.object()->buffer;
   Task task{.name = "imdecode"};
   task.access.push_back(out(buffer->var()));
@@ -87,6 +97,23 @@ NDArray decoded(
   auto* to = reinterpret_cast<std::uint8_t*>(image.object()->data());
   Engine::current().push(
       task, [decoder, bytes, to] { decoder->decode(to); }, site);
+  return image;
+}
+
+NDArray decoded_on(
+    std::vector<std::uint8_t> encoded,
+    const DecodeOptions& options,
+    const std::string& name,
+    Device device,
+    SourceLocation site) {
+  if (device.is_cpu())
+    return decoded(std::move(encoded), options, name, false, site);
+  const CallSinkScope at_once(nullptr);  // the pixels are the file's, whoever traces what is done with them
+  if (NDArray image = detail::decoded_on_gpu(encoded, options, name, device, site); image.defined())
+    return image;
+  const NDArray host = decoded(std::move(encoded), options, name, true, site);
+  NDArray image = empty(host.shape(), {.dtype = uint8, .device = device});
+  copy_into(host, image, site);
   return image;
 }
 
@@ -123,7 +150,7 @@ void check_encoded(const NDArray& image, const EncodeOptions& options) {
 }  // namespace
 
 ImageDecoder::ImageDecoder(std::span<const std::uint8_t> bytes, const DecodeOptions& options, std::string name)
-    : decoder_(decoder_of(bytes, options, std::move(name))) {
+    : decoder_(detail::decoder_of(bytes, options, std::move(name))) {
   orientation_ = options.orient ? decoder_->orientation() : 1;
   const bool on_side = detail::lies_on_side(orientation_);
   shape_ = {
@@ -147,13 +174,24 @@ void ImageDecoder::decode(std::uint8_t* to) {
 
 NDArray imdecode(std::span<const std::uint8_t> bytes, const DecodeOptions& options, SourceLocation site) {
   return sluice::detail::located(site, [&] {
-    return decoded({bytes.begin(), bytes.end()}, options, "the image", site);
+    return decoded({bytes.begin(), bytes.end()}, options, "the image", false, site);
+  });
+}
+
+NDArray imdecode(
+    std::span<const std::uint8_t> bytes, const DecodeOptions& options, Device device, SourceLocation site) {
+  return sluice::detail::located(site, [&] {
+    return decoded_on({bytes.begin(), bytes.end()}, options, "the image", device, site);
   });
 }
 
 NDArray imread(const std::filesystem::path& path, const DecodeOptions& options, SourceLocation site) {
+  return imread(path, options, cpu(), site);
+}
+
+NDArray imread(const std::filesystem::path& path, const DecodeOptions& options, Device device, SourceLocation site) {
   return sluice::detail::located(
-      site, [&] { return decoded(read_encoded(path, options.most_bytes), options, path.string(), site); });
+      site, [&] { return decoded_on(read_encoded(path, options.most_bytes), options, path.string(), device, site); });
 }
 
 std::vector<std::uint8_t> imencode(const NDArray& image, const EncodeOptions& options, SourceLocation site) {

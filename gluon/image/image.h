@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include <sluice/engine/device.h>
 #include <sluice/engine/export.h>
 #include <sluice/engine/source_location.h>
 #include <sluice/ndarray/ndarray.h>
@@ -76,6 +77,21 @@ SLUICE_API NDArray imdecode(
     const DecodeOptions& options = {},
     SourceLocation site = SourceLocation::current());
 
+/// The same on any device. A GPU decodes JPEG itself where decodes_on_gpu(): of each image a task of the CPU reads the
+/// Huffman codes, one of the GPU does the rest. Its pixels are libjpeg's but for rounding, by up to 4 of 255 in a
+/// channel; at sharp edges of colours that are stored at half the resolution they may be further off. What nvJPEG does
+/// not take (PNG, images at a fraction of their size or with an alpha channel, CMYK and other rare colours, arithmetic
+/// codes, files that are cut off) the CPU decodes, and the pixels are copied. Throws DeviceError, too; damage within
+/// the codes is a FileError where nvJPEG or libjpeg can tell.
+SLUICE_API NDArray imdecode(
+    std::span<const std::uint8_t> bytes,
+    const DecodeOptions& options,
+    Device device,
+    SourceLocation site = SourceLocation::current());
+
+/// Whether `device` is a GPU that decodes JPEG: its library, nvJPEG, is there. The first call for a GPU loads it.
+SLUICE_API bool decodes_on_gpu(Device device);
+
 /// The bytes of a file, not decoded. Throws FileError naming it: missing, no regular file, or more than `most` bytes.
 SLUICE_API std::vector<std::uint8_t> read_encoded(const std::filesystem::path& path, std::size_t most);
 
@@ -83,6 +99,13 @@ SLUICE_API std::vector<std::uint8_t> read_encoded(const std::filesystem::path& p
 SLUICE_API NDArray imread(
     const std::filesystem::path& path,
     const DecodeOptions& options = {},
+    SourceLocation site = SourceLocation::current());
+
+/// The same on any device.
+SLUICE_API NDArray imread(
+    const std::filesystem::path& path,
+    const DecodeOptions& options,
+    Device device,
     SourceLocation site = SourceLocation::current());
 
 /// The bytes of a JPEG or PNG file of an image uint8 (H, W, C); JPEG takes 1 or 3 channels, PNG 1 to 4 (2: grey and

@@ -133,6 +133,20 @@ class JpegDecoder final : public Decoder {
     run([this] { jpeg_calc_output_dimensions(&jpeg_); });
     height = jpeg_.output_height;
     width = jpeg_.output_width;
+    suits_gpu = jpeg_.arith_code == 0 && jpeg_.scale_denom == 1 && (channels == 1 || channels == 3) &&
+                (stored == JCS_GRAYSCALE || (stored == JCS_YCbCr && has_usual_sampling()));
+  }
+
+  // Colours at the resolution of the light or a half or a quarter of it.
+  bool has_usual_sampling() const {
+    const jpeg_component_info* const all = jpeg_.comp_info;
+    const bool is_usual = (all[0].h_samp_factor == 1 || all[0].h_samp_factor == 2 || all[0].h_samp_factor == 4) &&
+                          (all[0].v_samp_factor == 1 || all[0].v_samp_factor == 2);
+    for (int i = 1; i < jpeg_.num_components; ++i) {
+      if (!is_usual || all[i].h_samp_factor != 1 || all[i].v_samp_factor != 1)
+        return false;
+    }
+    return is_usual;
   }
 
   // Before memory is taken for what the header claims.

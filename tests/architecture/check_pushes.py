@@ -22,6 +22,7 @@ ALLOWED = {
     "ndarray/small_read.cpp": (1, "values to the program's own memory"),
     "gluon/data/epoch.cpp": (2, "batches of a dataset"),
     "gluon/image/image.cpp": (1, "pixels of a file"),
+    "gluon/image/gpu_decoding.cpp": (2, "pixels of a file, which CPU and GPU make one after the other"),
 }
 
 # Whatever is called an engine, by itself or as what a call returns.

@@ -1,4 +1,5 @@
-// JPEG files through dataset and DataLoader, beside threads that call libjpeg with nothing around it.
+// JPEG files through dataset and DataLoader, beside threads that call libjpeg with nothing around it; and JPEG in
+// memory decoded by CPU threads and by nvJPEG.
 #include <algorithm>
 #include <atomic>
 #include <cmath>
@@ -139,6 +140,36 @@ std::uint64_t run_loader(const Files& files, const vision::ImageFolderDataset& d
   return all;
 }
 
+/// Decodes bytes in memory to arrays on `device`: there, or on the CPU and copied.
+void run_decoding(const std::vector<Bytes>& files, Device device, bool there) {
+  constexpr std::size_t k_kept = 64;  // arrays that a program would still use
+  std::vector<NDArray> images(k_kept);
+  for (std::size_t i = 0; i < files.size(); ++i) {
+    const NDArray decoded = there ? image::imdecode(files[i], {}, device) : image::imdecode(files[i]);
+    images[i % k_kept] = there ? decoded : decoded.to(device);
+  }
+  Engine::current().wait_all();
+}
+
+/// CPU threads and nvJPEG beside each other, of files as large as these.
+void compare_devices(bench::Report& report, const Files& files, const std::string& size) {
+  const Device device = num_gpus() > 0 ? gpu(0) : cpu();
+  std::vector<Bytes> contents;
+  for (const fs::path& path : files.paths())
+    contents.push_back(content(path));
+  std::vector<bench::Contender> ways{{"cpu", [&] { run_decoding(contents, cpu(), true); }, [] {}}};
+  if (device.is_gpu())
+    ways.push_back({"cpu-copied", [&] { run_decoding(contents, device, false); }, [] {}});
+  if (image::decodes_on_gpu(device))
+    ways.push_back({"nvjpeg", [&] { run_decoding(contents, device, true); }, [] {}});
+  const std::vector<bench::Rounds> rounds = bench::take_turns(report, ways);
+  const auto count = static_cast<double>(contents.size());
+  for (std::size_t i = 0; i < ways.size(); ++i) {
+    const std::vector<double>& wall = rounds[i].wall;
+    report.add(size, ways[i].variant, "rate", count / bench::Rounds::median(wall), "images/s", count / wall.front());
+  }
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -185,5 +216,7 @@ int main(int argc, char** argv) {
     report.add("jpeg", variants[i], "cpu", cpu * 1e3, "ms");
   }
   report.add("jpeg", "files", "size", static_cast<double>(files.bytes()) / count / 1024, "KiB");
+  compare_devices(report, files, message(smoke ? 24 : height, "x", smoke ? 32 : width));
+  compare_devices(report, Files(count, smoke ? 16 : 64, smoke ? 16 : 64), smoke ? "16x16" : "64x64");
   return report.finish();
 }

@@ -5,6 +5,7 @@
 #include <sluice/gluon/data/csv.h>
 #include <sluice/gluon/data/idx.h>
 #include <sluice/gluon/data/recordio.h>
+#include <sluice/gluon/image/detail/gpu_decoding.h>
 #include <sluice/gluon/image/image.h>
 #include <sluice/ndarray/api.h>
 #include <sluice/operator/api.h>
@@ -79,7 +80,10 @@ void read_image(const Path& file) {
 
 Reader jpeg() {
   const auto write = [](const Path& folder) { write_images(folder, image::ImageFormat::jpeg, ".jpg"); };
-  return {.name = "jpeg", .ending = ".jpg", .write = write, .read = read_image};
+  return {.name = "jpeg", .ending = ".jpg", .write = write, .read = [](const Path& file) {
+            image::detail::is_whole_jpeg(image::read_encoded(file, 1 << 24));
+            read_image(file);
+          }};
 }
 
 Reader png() {

@@ -24,6 +24,8 @@ class Decoder {
   int channels = 0;
   /// What reading takes beside the result.
   std::size_t extra_bytes = 0;
+  /// Of a kind that nvJPEG decodes to the same but for rounding.
+  bool suits_gpu = false;
 };
 
 /// What decoders are made of.
@@ -37,6 +39,9 @@ struct Encoded {
   void check_memory(const Decoder& decoder) const;
 };
 
+/// By the format of the bytes. Throws as ImageDecoder.
+std::unique_ptr<Decoder> decoder_of(
+    std::span<const std::uint8_t> bytes, const DecodeOptions& options, std::string name);
 std::unique_ptr<Decoder> jpeg_decoder(Encoded encoded);
 std::unique_ptr<Decoder> png_decoder(Encoded encoded);
 
