@@ -4,6 +4,7 @@
 
 #include <sluice/engine/error.h>
 #include <sluice/engine/region.h>
+#include <sluice/gluon/detail/optimizer_options.h>
 #include <sluice/gluon/optimizers.h>
 #include <sluice/operator/random/random.h>
 #include <sluice/operator/update/corrections.h>
@@ -14,30 +15,11 @@ namespace sluice::gluon::optimizer {
 namespace {
 
 namespace rules = update_rules;
-
-constexpr double k_any = std::numeric_limits<double>::max();
-constexpr double k_below_one = 1 - std::numeric_limits<double>::epsilon() / 2;
-
-void require_range(const std::string& optimizer, const char* what, double value, double low, double high) {
-  require(std::isfinite(value) && value >= low && value <= high, [&] {
-    const std::string is = message(optimizer, ": ", what, " is ", value, ", it must be ");
-    return high == k_any         ? message(is, "finite and at least ", low)
-           : high == k_below_one ? message(is, "at least ", low, " and less than 1")
-                                 : message(is, "within [", low, ", ", high, "]");
-  });
-}
-
-void require_betas(const std::string& optimizer, double beta1, double beta2, double epsilon) {
-  require_range(optimizer, "beta1", beta1, 0, k_below_one);  // at 1 nothing is ever learnt
-  require_range(optimizer, "beta2", beta2, 0, k_below_one);
-  require_range(optimizer, "epsilon", epsilon, 0, k_any);
-}
-
-void require_number(const std::string& optimizer, const char* what, double value) {
-  require(!std::isnan(value), [&] {
-    return message(optimizer, ": ", what, " is ", value, ", it must be a number; a negative one is for none");
-  });
-}
+using detail::k_any;
+using detail::k_below_one;
+using detail::require_betas;
+using detail::require_number;
+using detail::require_range;
 
 // States without which an optimizer that had none goes on.
 template <class Rule>
@@ -183,6 +165,12 @@ AdamW::AdamW(AdamWOptions options)
   check();
 }
 
+AdaBelief::AdaBelief(AdaBeliefOptions options)
+    : RuleOptimizer(options, rules::AdaBelief{options.beta1, options.beta2, options.epsilon, options.correct_bias}) {
+  require_betas("AdaBelief", options.beta1, options.beta2, options.epsilon);
+  check();
+}
+
 Adamax::Adamax(AdamaxOptions options) : RuleOptimizer(options, rules::Adamax{options.beta1, options.beta2}) {
   require_betas("Adamax", options.beta1, options.beta2, 0);
   check();
@@ -205,6 +193,11 @@ RMSProp::RMSProp(RMSPropOptions options)
 
 AdaGrad::AdaGrad(AdaGradOptions options) : RuleOptimizer(options, rules::AdaGrad{options.epsilon}) {
   require_range("AdaGrad", "epsilon", options.epsilon, 0, k_any);
+  check();
+}
+
+GroupAdaGrad::GroupAdaGrad(GroupAdaGradOptions options) : RuleOptimizer(options, rules::GroupAdaGrad{options.epsilon}) {
+  require_range("GroupAdaGrad", "epsilon", options.epsilon, 0, k_any);
   check();
 }
 
@@ -262,37 +255,6 @@ DCASGD::DCASGD(DCASGDOptions options) : RuleOptimizer(options, rules::Dcasgd{opt
 Signum::Signum(SignumOptions options) : RuleOptimizer(options, rules::Signum{options.momentum, options.wd_lh}) {
   require_range("Signum", "momentum", options.momentum, 0, k_below_one);
   require_range("Signum", "wd_lh", options.wd_lh, 0, k_any);
-  check();
-}
-
-LARS::LARS(LARSOptions options)
-    : RuleOptimizer(options, rules::Lars{options.momentum, options.eta, options.epsilon, {}}) {
-  require_range("LARS", "momentum", options.momentum, 0, 1);
-  require_range("LARS", "eta", options.eta, 0, k_any);
-  require_range("LARS", "epsilon", options.epsilon, 0, k_any);
-  check();
-}
-
-rules::Lars LARS::rule_of(const Step& step) const {
-  rules::Lars rule = RuleOptimizer::rule_of(step);
-  for (const auto& [name, parameter] : step.parameters)
-    rule.plain.push_back(name.ends_with("gamma") || name.ends_with("beta") || name.ends_with("bias") ? 1 : 0);
-  return rule;
-}
-
-LAMB::LAMB(LAMBOptions options)
-    : RuleOptimizer(
-          options,
-          rules::Lamb{
-              options.beta1,
-              options.beta2,
-              options.epsilon,
-              options.lower_bound,
-              options.upper_bound,
-              options.bias_correction}) {
-  require_betas("LAMB", options.beta1, options.beta2, options.epsilon);
-  require_number("LAMB", "lower_bound", options.lower_bound);
-  require_number("LAMB", "upper_bound", options.upper_bound);
   check();
 }
 

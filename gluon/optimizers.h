@@ -4,7 +4,8 @@
 #include <vector>
 
 #include <sluice/engine/export.h>
-#include <sluice/gluon/optimizer.h>
+#include <sluice/gluon/large_batch_optimizers.h>
+#include <sluice/gluon/rule_optimizer.h>
 #include <sluice/operator/update/rules.h>
 
 // The optimizers. Names and defaults are Gluon's, where nothing else is said; formulas: operator/update/rules.h.
@@ -14,44 +15,6 @@
 // of half types have a float32 master each, from which they are rounded after every step. Constructors throw ValueError
 // for options out of range.
 namespace sluice::gluon::optimizer {
-
-/// What optimizers of one rule have in common.
-template <class Rule>
-class SLUICE_API RuleOptimizer : public Optimizer {
- public:
-  Shape state_shape(const std::string& slot, const Shape& parameter) const override;
-
- protected:
-  template <class Options>
-  RuleOptimizer(const Options& options, const Rule& rule)
-      : Optimizer(options.learning_rate),
-        wd_(options.wd),
-        clip_gradient_(options.clip_gradient),
-        multi_precision_(options.multi_precision),
-        rule_(rule) {}
-  /// Throws ValueError for settings that all have and are out of range.
-  void check() const;
-
-  void apply(const Step& step) override;
-  std::vector<double> numbers_of(const Step& step) const override;
-  std::vector<std::string> slots() const override;
-  std::vector<std::string> needed_slots(bool any) const override;
-  bool takes_guard() const override { return true; }
-  bool counts_steps() const override;
-  NDArray corrections(const NDArray& steps, SourceLocation site) const override;
-  bool keeps_masters() const override { return multi_precision_; }
-  /// The arrays of one list that the rule asks for.
-  virtual std::vector<NDArray> list_of(const Step& step, const std::string& slot) { return state(step, slot); }
-  /// The rule of this step.
-  virtual Rule rule_of([[maybe_unused]] const Step& step) const { return rule_; }
-
- private:
-  UpdateOptions options_of(const Step& step) const;
-
-  double wd_, clip_gradient_;
-  bool multi_precision_;
-  Rule rule_;
-};
 
 /// Of SGD.
 struct SGDOptions {
@@ -119,6 +82,25 @@ class SLUICE_API AdamW : public RuleOptimizer<update_rules::AdamW> {
  public:
   explicit AdamW(AdamWOptions options = {});
   std::string name() const override { return "AdamW"; }
+};
+
+/// Of AdaBelief.
+struct AdaBeliefOptions {
+  double learning_rate = 1e-3;
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double epsilon = 1e-6;
+  bool correct_bias = true;
+  double wd = 0;
+  double clip_gradient = -1;
+  bool multi_precision = false;
+};
+
+/// Zhuang et al., 2020: Adam whose variance is that of gradients about their mean.
+class SLUICE_API AdaBelief : public RuleOptimizer<update_rules::AdaBelief> {
+ public:
+  explicit AdaBelief(AdaBeliefOptions options = {});
+  std::string name() const override { return "AdaBelief"; }
 };
 
 /// Of Adamax.
@@ -190,6 +172,22 @@ class SLUICE_API AdaGrad : public RuleOptimizer<update_rules::AdaGrad> {
  public:
   explicit AdaGrad(AdaGradOptions options = {});
   std::string name() const override { return "AdaGrad"; }
+};
+
+/// Of GroupAdaGrad.
+struct GroupAdaGradOptions {
+  double learning_rate = 0.01;
+  double epsilon = 1e-6;
+  double wd = 0;
+  double clip_gradient = -1;
+  bool multi_precision = false;
+};
+
+/// AdaGrad with one number a row, as for embeddings: the state of a matrix of n rows is n numbers.
+class SLUICE_API GroupAdaGrad : public RuleOptimizer<update_rules::GroupAdaGrad> {
+ public:
+  explicit GroupAdaGrad(GroupAdaGradOptions options = {});
+  std::string name() const override { return "GroupAdaGrad"; }
 };
 
 /// Of AdaDelta.
@@ -302,48 +300,6 @@ class SLUICE_API Signum : public RuleOptimizer<update_rules::Signum> {
  public:
   explicit Signum(SignumOptions options = {});
   std::string name() const override { return "Signum"; }
-};
-
-/// Of LARS.
-struct LARSOptions {
-  double learning_rate = 0.1;
-  double momentum = 0;
-  double eta = 0.001;
-  double epsilon = 1e-8;
-  double wd = 0;
-  double clip_gradient = -1;
-  bool multi_precision = false;
-};
-
-/// You, Gitman and Ginsburg, 2017. As in Gluon, parameters whose names end in gamma, beta or bias follow plain SGD.
-class SLUICE_API LARS : public RuleOptimizer<update_rules::Lars> {
- public:
-  explicit LARS(LARSOptions options = {});
-  std::string name() const override { return "LARS"; }
-
- protected:
-  update_rules::Lars rule_of(const Step& step) const override;
-};
-
-/// Of LAMB; a negative bound is none.
-struct LAMBOptions {
-  double learning_rate = 1e-3;
-  double beta1 = 0.9;
-  double beta2 = 0.999;
-  double epsilon = 1e-6;
-  double lower_bound = -1;
-  double upper_bound = -1;
-  bool bias_correction = true;
-  double wd = 0;
-  double clip_gradient = -1;
-  bool multi_precision = false;
-};
-
-/// You et al., 2020.
-class SLUICE_API LAMB : public RuleOptimizer<update_rules::Lamb> {
- public:
-  explicit LAMB(LAMBOptions options = {});
-  std::string name() const override { return "LAMB"; }
 };
 
 /// Of Adafactor: PyTorch's defaults and names, but for epsilons (its eps, of which None is a negative epsilon1), and

@@ -44,7 +44,8 @@ constexpr std::string_view k_widest =
 // What keeps its type, has an own rule for mixed types (batch norm: float32 statistics of a half x), writes what it is
 // given, or is made by passes.
 constexpr std::string_view k_neutral =
-    "abs adadelta_update adafactor_update adagrad_update adam_update adamax_update adamw_update adaptive_avg_pool2d "
+    "abs adabelief_update adadelta_update adafactor_update adagrad_update adam_update adamax_update adamw_update "
+    "adaptive_avg_pool2d "
     "adaptive_max_pool2d add_along_axis add_layer_norm add_rms_norm add_runs all any arange arctan argmax argmin "
     "argsort astype attention_fused "
     "avg_pool1d avg_pool2d avg_pool3d batch_norm batch_norm_fold batch_norm_predict batch_norm_relu bincount "
@@ -52,11 +53,13 @@ constexpr std::string_view k_neutral =
     "clip col2im cond convolution_fused convolution_relu_pool copy cos count_nonzero ctc_alignment cummax cummin "
     "dcasgd_update degrees depth_to_space "
     "detach diagonal diff divide_by_terms dropout elu embedding erf erfc expand_dims fill flip floor fold_rows foreach "
-    "ftml_update ftrl_update full fused fused_reduction gather_nd gcd gelu gelu_tanh glu gradient_guard grid_places "
+    "ftml_update ftrl_update full fused fused_reduction gather_nd gcd gelu gelu_tanh glu gradient_guard "
+    "group_adagrad_update grid_places "
     "hard_shrink "
     "hard_sigmoid "
     "hard_swish hard_tanh histogram im2col index_add index_add_nd index_assign index_update index_update_nd isfinite "
-    "isinf isnan isneginf isposinf join_heads lamb_update lars_update lcm ldexp leaky_relu left_shift logical_and "
+    "isinf isnan isneginf isposinf join_heads lamb_update lans_update lars_update lbsgd_update lcm ldexp leaky_relu "
+    "left_shift logical_and "
     "logical_not "
     "logical_or logical_xor loss_scale_update masked_fill max max_pool1d max_pool2d max_pool2d_gather max_pool3d min "
     "mish "

@@ -1,11 +1,17 @@
+#include <chrono>
+#include <condition_variable>
+#include <exception>
+#include <mutex>
 #include <utility>
 
 #include <sluice/engine/engine.h>
 #include <sluice/engine/error.h>
+#include <sluice/engine/pending_wait.h>
 #include <sluice/gluon/data/batch_reading.h>
 #include <sluice/gluon/data/epoch.h>
 #include <sluice/ndarray/create.h>
 #include <sluice/ndarray/detail/array_object.h>
+#include <sluice/ndarray/detail/located.h>
 
 namespace sluice::gluon::data {
 
@@ -35,6 +41,29 @@ Batch batch_of(std::vector<NDArray> arrays) {
     batch.more.push_back(std::move(arrays[i]));
   return batch;
 }
+
+/// Told of the end of a wait.
+class TimedWait final : public WaitObserver {
+ public:
+  void complete(std::exception_ptr /*error*/) noexcept override {
+    const std::lock_guard lock(mutex_);
+    is_over_ = true;
+    ended_.notify_all();  // with the lock: who waits destroys this
+  }
+  bool within(std::chrono::duration<double> time) {
+    std::unique_lock lock(mutex_);
+    return ended_.wait_for(lock, time, [this] { return is_over_; });
+  }
+  void wait() {
+    std::unique_lock lock(mutex_);
+    ended_.wait(lock, [this] { return is_over_; });
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable ended_;
+  bool is_over_ = false;
+};
 
 using Entry = detail::Ledger::Entry;
 using Fate = detail::Ledger::Fate;
@@ -103,8 +132,27 @@ void DataLoader::Iterator::Epoch::reach() {
   ledger->reach(ready.front().entry.get(), ready.front().samples);
 }
 
+// What becomes of the batch itself is heard by who uses it.
+void DataLoader::Iterator::Epoch::await(const Prepared& batch) const {
+  TimedWait ended;
+  const PendingWait wait(read(batch.done), ended);
+  wait.start();
+  if (ended.within(std::chrono::duration<double>(options.timeout)))
+    return;
+  const bool is_late = wait.cancel(nullptr);
+  ended.wait();  // it is told in any case
+  if (!is_late)
+    return;
+  const std::int64_t index = *position - 1;
+  sluice::detail::located(site, [&] {
+    throw LoaderTimeout(message("DataLoader: batch ", index, " was not made within ", options.timeout, " s"), index);
+  });
+}
+
 const Batch& DataLoader::Iterator::Epoch::front() {
   Prepared& first = ready.front();
+  if (!first.is_given && options.timeout > 0)
+    await(first);
   first.is_given = true;
   if (first.made != nullptr) {
     first.task.wait();
@@ -122,6 +170,10 @@ void DataLoader::Iterator::Epoch::prepare() {
   for (const NDArray& source : sources) {
     for (const auto& region : source.object()->buffer->regions())
       task.access.push_back(read(region.var));
+  }
+  if (options.timeout > 0) {
+    to.done = Engine::current().new_var();
+    task.access.push_back(out(to.done));
   }
   if (options.batchify)
     prepare_by_function(to, task);

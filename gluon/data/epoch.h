@@ -22,6 +22,7 @@ struct DataLoader::Iterator::Epoch {
     std::shared_ptr<detail::Ledger::Entry> entry = std::make_shared<detail::Ledger::Entry>();
     std::shared_ptr<std::vector<NDArray>> made = {};
     TaskHandle task = {};
+    Var done = {};          // of a loader with a timeout: written by the task
     bool is_given = false;  // to the program
   };
 
@@ -50,11 +51,12 @@ struct DataLoader::Iterator::Epoch {
   void reach();
   /// Goes on to the next.
   void pass();
-  /// Waits for the first batch where its shape depends on its samples.
+  /// Waits for the first batch where its shape depends on its samples, and where that may take so long at most.
   const Batch& front();
 
  private:
   static void drop(Prepared& batch) noexcept;
+  void await(const Prepared& batch) const;
   void prepare();
   void prepare_plain(Prepared& to, Task& task);
   void prepare_by_function(Prepared& to, Task& task);

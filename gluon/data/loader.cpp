@@ -13,6 +13,10 @@
 
 namespace sluice::gluon::data {
 
+namespace {
+constexpr double k_longest_timeout = 1e9;  // that clocks can count
+}
+
 const Batch& DataLoader::Iterator::operator*() const {
   if (epoch_->ready.empty())
     epoch_->go_on();
@@ -46,6 +50,9 @@ DataLoader::DataLoader(
 void DataLoader::check_options() {
   require(num_samples_ >= 1, [] { return "DataLoader: the dataset is empty"; });
   require(options_.prefetch >= 0, [&] { return message("DataLoader: prefetch is ", options_.prefetch); });
+  require(options_.timeout >= 0 && options_.timeout <= k_longest_timeout, [&] {
+    return message("DataLoader: timeout is ", options_.timeout, " s, it must be within [0, ", k_longest_timeout, "]");
+  });
   require(!options_.sampler || !options_.shuffle, [] {
     return "DataLoader: shuffle and sampler both say the order; give one of them";
   });

@@ -52,6 +52,21 @@ struct DataLoaderOptions {
   /// what throws FileError, ValueError, ShapeError, DTypeError or std::runtime_error. An epoch is no longer a visit to
   /// each sample once. More than 1000 in a row are an error all the same.
   bool skip_corrupt = false;
+  /// Seconds, 0 for as long as it takes. Otherwise `*iterator` waits for the batch to be made, so long at most: then it
+  /// throws LoaderTimeout, and may be asked again; the iterator can be destroyed or go on, while the source hangs. Not
+  /// within a task, which would keep the worker that is to make the batch.
+  double timeout = 0;
+};
+
+/// A batch was not made within DataLoaderOptions::timeout.
+class SLUICE_API LoaderTimeout : public Error {
+ public:
+  LoaderTimeout(std::string message, std::int64_t batch) : Error(std::move(message)), batch_(batch) {}
+  /// Its place in the epoch, counted from 0.
+  std::int64_t batch() const noexcept { return batch_; }
+
+ private:
+  std::int64_t batch_;
 };
 
 /// What a loader has done so far.
@@ -159,9 +174,10 @@ struct DataLoaderState {
 
 /// Makes batches of a dataset: `for (auto [x, y] : loader)` is one epoch. Each batch is a task on a worker thread;
 /// for a GPU it is assembled in page-locked memory and copied over on a copy stream, while the batch before it is
-/// computed with. Iterating never waits (but see DataLoaderOptions::batchify): what a dataset or transform throws
-/// surfaces where the batch is used. An epoch may be left early; what was prepared is dropped. Errors name the batch,
-/// the sample and the line on which the loader was made. Same seed, same batches, with any number of workers.
+/// computed with. Iterating never waits (but see batchify and timeout of DataLoaderOptions): what a dataset or
+/// transform throws surfaces where the batch is used. An epoch may be left early; what was prepared is dropped. Errors
+/// name the batch, the sample and the line on which the loader was made. Same seed, same batches, with any number of
+/// workers.
 class SLUICE_API DataLoader {
  public:
   /// Where samples have shapes of their own (a dataset's sample_at(), functions as transforms) it reads the first one,
@@ -181,7 +197,7 @@ class SLUICE_API DataLoader {
     using value_type = Batch;
     using difference_type = std::ptrdiff_t;
     /// The batch. Waits for it where `batchify` makes it, and throws what making it threw; later batches are not
-    /// touched by that.
+    /// touched by that. With a `timeout` it waits for any, and throws LoaderTimeout.
     const Batch& operator*() const;
     Iterator& operator++();
     void operator++(int) { ++*this; }

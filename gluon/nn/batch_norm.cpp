@@ -2,6 +2,7 @@
 #include <sluice/gluon/detail/layer_notes.h>
 #include <sluice/gluon/nn/batch_norm.h>
 #include <sluice/ndarray/shape.h>
+#include <sluice/operator/elementwise/elementwise.h>
 
 namespace sluice::gluon::nn {
 
@@ -49,6 +50,10 @@ void BatchNorm::complete(const NDArray& x) const {
 NDArray BatchNorm::forward(const NDArray& x) const {
   complete(x);
   return batch_norm(x, gamma_.data(), beta_.data(), running_mean_.data(), running_var_.data(), settings_, call_site());
+}
+
+NDArray BatchNormReLU::forward(const NDArray& x) const {
+  return relu(BatchNorm::forward(x), call_site());
 }
 
 void BatchNorm::cast(DType dtype) {

@@ -40,4 +40,14 @@ class SLUICE_API BatchNorm : public Block {
   Parameter &gamma_, &beta_, &running_mean_, &running_var_;
 };
 
+/// relu of BatchNorm (Gluon's nn.BatchNormReLU): one layer for nn::BatchNorm with nn::Activation("relu") behind it. In
+/// a hybridized network on a GPU the two are one kernel, as are those.
+class SLUICE_API BatchNormReLU : public BatchNorm {
+ public:
+  using BatchNorm::BatchNorm;
+
+ protected:
+  NDArray forward(const NDArray& x) const override;
+};
+
 }  // namespace sluice::gluon::nn

@@ -63,23 +63,13 @@ constexpr std::array<std::string_view, 5> k_by_gradient = {
 
 // Of each weight, with all states.
 constexpr std::array k_by_weight = {
-    PerElement{"sgd_update", 7},
-    PerElement{"nag_update", 9},
-    PerElement{"adam_update", 15},
-    PerElement{"adamw_update", 15},
-    PerElement{"adamax_update", 11},
-    PerElement{"nadam_update", 16},
-    PerElement{"rmsprop_update", 11},
-    PerElement{"adagrad_update", 9},
-    PerElement{"adadelta_update", 18},
-    PerElement{"ftrl_update", 17},
-    PerElement{"ftml_update", 21},
-    PerElement{"sgld_update", 8},
-    PerElement{"dcasgd_update", 13},
-    PerElement{"signum_update", 9},
-    PerElement{"lars_update", 11},
-    PerElement{"lamb_update", 23},
-    PerElement{"adafactor_update", 20},
+    PerElement{"sgd_update", 7},           PerElement{"nag_update", 9},        PerElement{"adam_update", 15},
+    PerElement{"adamw_update", 15},        PerElement{"adabelief_update", 17}, PerElement{"adamax_update", 11},
+    PerElement{"nadam_update", 16},        PerElement{"rmsprop_update", 11},   PerElement{"adagrad_update", 9},
+    PerElement{"group_adagrad_update", 9}, PerElement{"adadelta_update", 18},  PerElement{"ftrl_update", 17},
+    PerElement{"ftml_update", 21},         PerElement{"sgld_update", 8},       PerElement{"dcasgd_update", 13},
+    PerElement{"signum_update", 9},        PerElement{"lars_update", 11},      PerElement{"lamb_update", 23},
+    PerElement{"lans_update", 45},         PerElement{"lbsgd_update", 11},     PerElement{"adafactor_update", 20},
 };
 
 // Of the first result.

@@ -19,20 +19,22 @@ namespace {
 template <bool First, class R>
 constexpr int states_of() {
   if constexpr (First)
-    return R::k_direction_changes ? R::k_states : 0;
+    return detail::direction_states<R>();
   return R::k_states;
 }
 
 template <bool First, class R>
 constexpr int written_of() {
-  constexpr int k = states_of<First, R>(), written = detail::written_states<R>();
-  return k < written ? k : written;
+  if constexpr (First)
+    return R::k_direction_changes ? detail::written_states<R>() : 0;
+  return detail::written_states<R>();
 }
 
 template <bool First, class R, class C>
 bool step(const R rule, const UpdateRun<C>& run) {
   constexpr int k = states_of<First, R>(), written = written_of<First, R>();
-  C* HWY_RESTRICT to = First ? run.direction : run.weight;
+  C* HWY_RESTRICT to = First ? run.direction[0] : run.weight;
+  [[maybe_unused]] C* HWY_RESTRICT other = run.direction[1];
   const C* weight = run.weight;
   const C* HWY_RESTRICT grad = run.grad;
   C* HWY_RESTRICT state0 = run.state[0];
@@ -46,7 +48,11 @@ bool step(const R rule, const UpdateRun<C>& run) {
     C state[] = {k > 0 ? state0[i] : C{0}, k > 1 ? state1[i] : C{0}, k > 2 ? state2[i] : C{0}};
     const C w = weight[i], g = form.of(grad[i]);
     if constexpr (First) {
-      to[i] = rule.direction(w, g, state, rates);
+      C made[R::k_directions];
+      rule.directions(w, g, state, rates, made);
+      to[i] = made[0];
+      if constexpr (R::k_directions > 1)
+        other[i] = made[1];
     } else {
       to[i] = rule.step(w, g, state, rates);
     }
@@ -65,7 +71,7 @@ bool update_run(const detail::AnyRule<C>& any, const UpdateRun<C>& run) {
   return std::visit(
       [&]<class R>(const R& rule) {
         if constexpr (R::k_trusted) {
-          if (run.direction != nullptr)
+          if (run.direction[0] != nullptr)
             return step<true>(rule, run);
         }
         return step<false>(rule, run);

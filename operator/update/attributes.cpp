@@ -5,6 +5,7 @@
 #include <sluice/ndarray/detail/array_object.h>
 #include <sluice/operator/update/attributes.h>
 #include <sluice/operator/update/corrections.h>
+#include <sluice/operator/update/kernel_rules.h>
 
 namespace sluice {
 
@@ -26,6 +27,9 @@ Names Adam::states() const {
 Names AdamW::states() const {
   return {"mean", "variance"};
 }
+Names AdaBelief::states() const {
+  return {"mean", "variance"};
+}
 Names Adamax::states() const {
   return {"mean", "norm"};
 }
@@ -39,6 +43,15 @@ Names RmsProp::states() const {
 }
 Names AdaGrad::states() const {
   return {"history"};
+}
+Names GroupAdaGrad::states() const {
+  return {"history"};
+}
+Shape GroupAdaGrad::state_shape(std::size_t /*i*/, const Shape& weight) const {
+  Shape shape = weight;
+  for (int axis = 1; axis < shape.ndim(); ++axis)
+    shape[axis] = 1;
+  return shape;
 }
 Names AdaDelta::states() const {
   return {"history", "delta"};
@@ -64,6 +77,12 @@ Names Lars::states() const {
 Names Lamb::states() const {
   return {"mean", "variance"};
 }
+Names Lans::states() const {
+  return {"mean", "variance"};
+}
+Names Lbsgd::states() const {
+  return {"sum", "momentum"};
+}
 Names Adafactor::states() const {
   return momentum != 0 ? Names{"variance", "column_variance", "momentum"} : Names{"variance", "column_variance"};
 }
@@ -85,6 +104,8 @@ namespace detail {
 namespace {
 
 namespace rules = update_rules;
+
+constexpr std::int64_t k_most_updates = std::int64_t{1} << 61;  // and steps can be counted on
 
 double factor(const std::vector<double>& multipliers, std::size_t i) {
   return multipliers.empty() ? 1 : multipliers[i];
@@ -116,9 +137,23 @@ Corrections corrections(const rules::Adafactor& rule, std::int64_t step) {
   return {std::pow(t, rule.beta2_decay), std::pow(t, -0.5)};
 }
 
+// What the rate is multiplied by, and the sum of gradients; a late step is warm, and due.
+Corrections corrections(const rules::Lbsgd& rule, std::int64_t step) {
+  if (step == k_late_step)
+    return {};
+  const auto number = static_cast<std::uint64_t>(rule.begin_updates) + static_cast<std::uint64_t>(step);
+  const auto scale = static_cast<double>(rule.batch_scale);
+  const double part = warm_part(rule, static_cast<double>(number));
+  const double rate = rule.lars ? 1 : 1 + (scale - 1) * std::pow(part, rule.warmup_power);
+  return {rate, number % static_cast<std::uint64_t>(rule.batch_scale) == 0 ? 1 / scale : 0};
+}
+
 template <class Rule>
 void write_rates(const Rule&, double rate, const Corrections&, double (&to)[k_most_rates]) {
   to[0] = rate;
+}
+void write_rates(const rules::AdaBelief& rule, double rate, const Corrections& at, double (&to)[k_most_rates]) {
+  to[0] = rule.correct_bias ? rate * (at.root / at.mean) : rate;
 }
 void write_rates(const rules::Adam&, double rate, const Corrections& at, double (&to)[k_most_rates]) {
   to[0] = rate * (at.root / at.mean);
@@ -149,103 +184,19 @@ void write_rates(const rules::Lamb& rule, double rate, const Corrections& at, do
   to[1] = rule.bias_correction ? at.root / at.mean : 1;
   to[2] = rule.bias_correction ? rule.epsilon * at.root : rule.epsilon;
 }
-
+void write_rates(const rules::Lans&, double rate, const Corrections& at, double (&to)[k_most_rates]) {
+  to[0] = rate;
+  to[1] = 1 / at.mean;
+  to[2] = 1 / at.root;
+}
+void write_rates(const rules::Lbsgd&, double rate, const Corrections& at, double (&to)[k_most_rates]) {
+  to[0] = rate * at.mean;
+  to[1] = at.root;
+}
 void write_rates(const rules::Adafactor&, double rate, const Corrections& at, double (&to)[k_most_rates]) {
   to[0] = rate;
   to[1] = at.mean;
   to[2] = at.root;
-}
-
-// -- Rules as the kernels take them ------------------------------------------------------------------------------
-template <class C>
-AnyRule<C> kernel_rule(const rules::Sgd& r) {
-  if (!r.momenta)
-    return SgdRule<C>{};
-  return MomentumRule<C>{static_cast<C>(r.momentum)};
-}
-template <class C>
-AnyRule<C> kernel_rule(const rules::Nag& r) {
-  if (r.momentum == 0)
-    return SgdRule<C>{};
-  return NagRule<C>{static_cast<C>(r.momentum)};
-}
-template <class C, class Rule>
-GradientMoments<C> moments_of(const Rule& r) {
-  return {Beta<C>(r.beta1), Beta<C>(r.beta2)};
-}
-template <class C>
-AnyRule<C> kernel_rule(const rules::Adam& r) {
-  return AdamRule<C>{moments_of<C>(r), static_cast<C>(r.epsilon)};
-}
-template <class C>
-AnyRule<C> kernel_rule(const rules::AdamW& r) {
-  return AdamWRule<C>{moments_of<C>(r)};
-}
-template <class C>
-AnyRule<C> kernel_rule(const rules::Adamax& r) {
-  return AdamaxRule<C>{Beta<C>(r.beta1), static_cast<C>(r.beta2)};
-}
-template <class C>
-AnyRule<C> kernel_rule(const rules::Nadam& r) {
-  return NadamRule<C>{moments_of<C>(r)};
-}
-template <class C>
-AnyRule<C> kernel_rule(const rules::Ftml& r) {
-  return FtmlRule<C>{moments_of<C>(r), static_cast<C>(r.epsilon)};
-}
-template <class C>
-AnyRule<C> kernel_rule(const rules::Sgld&) {
-  return SgldRule<C>{};
-}
-template <class C>
-AnyRule<C> kernel_rule(const rules::Dcasgd& r) {
-  const C momentum = static_cast<C>(r.momentum), lamda = static_cast<C>(r.lamda);
-  if (r.momentum == 0)
-    return DcasgdRule<C, false>{momentum, lamda};
-  return DcasgdRule<C, true>{momentum, lamda};
-}
-template <class C>
-AnyRule<C> kernel_rule(const rules::RmsProp& r) {
-  const Beta<C> rho(r.rho);
-  const C epsilon = static_cast<C>(r.epsilon), momentum = static_cast<C>(r.momentum);
-  if (r.centered)
-    return RmsPropRule<C, true, true>{rho, epsilon, momentum};
-  if (r.momentum != 0)
-    return RmsPropRule<C, true, false>{rho, epsilon, momentum};
-  return RmsPropRule<C, false, false>{rho, epsilon};
-}
-template <class C>
-AnyRule<C> kernel_rule(const rules::AdaGrad& r) {
-  return AdaGradRule<C>{static_cast<C>(r.epsilon)};
-}
-template <class C>
-AnyRule<C> kernel_rule(const rules::AdaDelta& r) {
-  return AdaDeltaRule<C>{Beta<C>(r.rho), static_cast<C>(r.epsilon)};
-}
-template <class C>
-AnyRule<C> kernel_rule(const rules::Ftrl& r) {
-  return FtrlRule<C>{static_cast<C>(r.lamda1), static_cast<C>(r.beta)};
-}
-template <class C>
-AnyRule<C> kernel_rule(const rules::Signum& r) {
-  const C wd_lh = static_cast<C>(r.wd_lh);
-  if (r.momentum == 0)
-    return SignumRule<C, false>{{}, wd_lh};
-  return SignumRule<C, true>{Beta<C>(r.momentum), wd_lh};
-}
-template <class C>
-AnyRule<C> kernel_rule(const rules::Lars& r) {
-  return LarsRule<C>{{static_cast<C>(r.momentum)}, r.eta, r.epsilon};
-}
-template <class C>
-AnyRule<C> kernel_rule(const rules::Lamb& r) {
-  return LambRule<C>{moments_of<C>(r), r.lower_bound, r.upper_bound};
-}
-
-// UpdateWork::factored says it.
-template <class C>
-AnyRule<C> kernel_rule(const rules::Adafactor&) {
-  return {};
 }
 
 template <class Rule>
@@ -253,6 +204,23 @@ void tell(const Rule&, std::span<const NDArray>, UpdateWork&) {}
 void tell(const rules::Lars& rule, std::span<const NDArray>, UpdateWork& work) {
   for (UpdatePiece& piece : work.pieces)
     piece.plain = !rule.plain.empty() && rule.plain[static_cast<std::size_t>(piece.number)] != 0;
+}
+void tell(const rules::GroupAdaGrad& rule, std::span<const NDArray> weights, UpdateWork& work) {
+  work.grouped = {.epsilon = rule.epsilon};
+  for (UpdatePiece& piece : work.pieces) {
+    const Shape& shape = object_of(weights[static_cast<std::size_t>(piece.number)], "update").shape;
+    piece.columns = shape.ndim() == 0 ? 1 : piece.size / shape[0];
+  }
+}
+// Its mean of several gradients is cut, not each of them.
+void tell(const rules::Lbsgd&, std::span<const NDArray>, UpdateWork& work) {
+  const auto cut = [&]<class R>(R& rule) {
+    if constexpr (requires { rule.clip; })
+      rule.clip = static_cast<decltype(rule.clip)>(work.clip);
+  };
+  std::visit(cut, work.rule);
+  std::visit(cut, work.rule64);
+  work.clip = -1;
 }
 void tell(const rules::Adafactor& rule, std::span<const NDArray> weights, UpdateWork& work) {
   work.factored = {
@@ -274,6 +242,16 @@ void check_rule(const Rule&, const char*, std::size_t) {}
 void check_rule(const rules::Sgd& rule, const char* op, std::size_t count) {
   if (rule.momentum != 0 && !rule.momenta)
     check_count(op, "momenta", 0, count);
+}
+void check_rule(const rules::Lbsgd& rule, const char* op, std::size_t) {
+  require<ValueError>(rule.batch_scale >= 1, [&] {
+    return message(op, ": batch_scale is ", rule.batch_scale, ", it must be at least 1");
+  });
+  for (const std::int64_t updates : {rule.warmup_updates, rule.begin_updates}) {
+    require<ValueError>(updates >= 0 && updates <= k_most_updates, [&] {
+      return message(op, ": ", updates, " updates of warming up, or before the first; there can be none, or some");
+    });
+  }
 }
 void check_rule(const rules::Lars& rule, const char* op, std::size_t count) {
   if (!rule.plain.empty())

@@ -53,12 +53,16 @@ inline constexpr int k_rates_of<update_rules::Sgld> = SgldRule<float>::k_rates;
 template <>
 inline constexpr int k_rates_of<update_rules::Lamb> = LambRule<float>::k_rates;
 template <>
+inline constexpr int k_rates_of<update_rules::Lans> = LansRule<float>::k_rates;
+template <>
+inline constexpr int k_rates_of<update_rules::Lbsgd> = LbsgdRule<float, false>::k_rates;
+template <>
 inline constexpr int k_rates_of<update_rules::Adafactor> = FactoredRule::k_rates;
 template <class Rule>
 inline constexpr bool k_counts_steps = requires(const Rule& rule) {
   rule.beta1;
 }
-|| std::is_same_v<Rule, update_rules::Adafactor>;
+|| std::is_same_v<Rule, update_rules::Adafactor> || std::is_same_v<Rule, update_rules::Lbsgd>;
 /// Whether the last states of a rule are read alone: Sgld's noise.
 template <class Rule>
 inline constexpr bool k_only_reads_states = std::is_same_v<Rule, update_rules::Sgld>;

@@ -52,6 +52,18 @@ NDArray nadam_corrections_at(const rules::Nadam& rule, const NDArray& steps, Sou
   return stack({multiply(fresh, root, site), multiply(mean, root, site), root}, 1, site).reshape({-1}, site);
 }
 
+// Lbsgd's rates, of a step that is warm and due.
+NDArray lbsgd_corrections_at(const rules::Lbsgd& rule, const NDArray& steps, SourceLocation site) {
+  const auto scale = static_cast<double>(rule.batch_scale);
+  const NDArray numbers = add(steps, static_cast<double>(rule.begin_updates), site);
+  const NDArray due = multiply(equal(mod(numbers, scale, site), 0, site).astype(float64, site), 1 / scale, site);
+  if (rule.lars || rule.warmup_updates == 0)
+    return stack({full_like(due, rule.lars ? 1 : scale, site), due}, 1, site).reshape({-1}, site);
+  const NDArray part = minimum(divide(numbers, static_cast<double>(rule.warmup_updates), site), 1, site);
+  const NDArray rate = add(multiply(power(part, rule.warmup_power, site), scale - 1, site), 1, site);
+  return stack({rate, due}, 1, site).reshape({-1}, site);
+}
+
 }  // namespace
 
 NadamCorrections nadam_corrections(const rules::Nadam& rule, std::int64_t step) {
@@ -73,6 +85,8 @@ template <class Rule>
 bool corrects_steps([[maybe_unused]] const Rule& rule) noexcept {
   if constexpr (std::is_same_v<Rule, rules::Lamb>)
     return rule.bias_correction;
+  else if constexpr (std::is_same_v<Rule, rules::AdaBelief>)
+    return rule.correct_bias;
   else
     return detail::k_counts_steps<Rule>;
 }
@@ -85,6 +99,12 @@ NDArray step_corrections(
     return stack({ones_like(rest, site), rest, power(steps, -0.5, site)}, 1, site).reshape({-1}, site);
   } else if constexpr (std::is_same_v<Rule, rules::Nadam>) {
     return nadam_corrections_at(rule, steps, site);
+  } else if constexpr (std::is_same_v<Rule, rules::Lbsgd>) {
+    return lbsgd_corrections_at(rule, steps, site);
+  } else if constexpr (std::is_same_v<Rule, rules::Lans>) {
+    const NDArray mean = divide(1, rest_of(rule.beta1, steps, site), site);
+    const NDArray root = sqrt(divide(1, rest_of(rule.beta2, steps, site), site), site);
+    return stack({ones_like(mean, site), mean, root}, 1, site).reshape({-1}, site);
   } else if constexpr (std::is_same_v<Rule, rules::Adamax>) {
     return divide(1, rest_of(rule.beta1, steps, site), site);
   } else if constexpr (std::is_same_v<Rule, rules::Ftml>) {
@@ -96,7 +116,7 @@ NDArray step_corrections(
       return {};
     const NDArray root = sqrt(rest_of(rule.beta2, steps, site), site);
     const NDArray rate = divide(root, rest_of(rule.beta1, steps, site), site);
-    if constexpr (std::is_same_v<Rule, rules::Adam>)
+    if constexpr (std::is_same_v<Rule, rules::Adam> || std::is_same_v<Rule, rules::AdaBelief>)
       return rate;
     else
       return stack({ones_like(rate, site), rate, root}, 1, site).reshape({-1}, site);

@@ -14,6 +14,12 @@ inline constexpr std::int64_t k_late_step = std::numeric_limits<std::int64_t>::m
 template <class Rule>
 bool corrects_steps(const Rule& rule) noexcept;
 
+/// How far Lbsgd's warming up is at that of all its updates: from 0 to 1.
+inline double warm_part(const update_rules::Lbsgd& rule, double number) noexcept {
+  const auto updates = static_cast<double>(rule.warmup_updates);
+  return number < updates ? number / updates : 1;
+}
+
 /// Where steps are counted on the device: by what to multiply the rates that update_numbers() gives for k_late_step, in
 /// their order, for each parameter to be at that step. `steps`: float64, one a parameter, counted from 1. Nobody waits.
 /// Of rules that correct nothing undefined.

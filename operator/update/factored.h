@@ -75,9 +75,9 @@ struct FactoredRule {
                                      : 0x1p-7;
   }
   /// What directions are multiplied by in the step.
-  SLUICE_HD double length(const SquareSums& sums, std::int64_t size, const double* rates) const noexcept {
+  SLUICE_HD double length(const SquareSums<1>& sums, std::int64_t size, const double* rates) const noexcept {
     const auto n = static_cast<double>(size);
-    const double weight = std::sqrt(sums.weight / n), direction = std::sqrt(sums.direction / n) / clip_threshold;
+    const double weight = std::sqrt(sums.weight / n), direction = std::sqrt(sums.direction[0] / n) / clip_threshold;
     double length = relative_step && rates[2] < rates[0] ? rates[2] : rates[0];
     if (scale_parameter)
       length *= weight < epsilon2 ? epsilon2 : weight;

@@ -34,9 +34,9 @@ class Factored {
     if (strips_.factored())
       update_means();
     each_strip([&](std::int64_t i) { sums_[static_cast<std::size_t>(i)] = squares_of(strips_.strip(i)); });
-    SquareSums all{};
-    for (const SquareSums& sums : sums_)
-      all = {all.weight + sums.weight, all.direction + sums.direction};
+    SquareSums<1> all{};
+    for (const SquareSums<1>& sums : sums_)
+      all = all + sums;
     const auto length = static_cast<C>(rule_.length(all, strips_.size, rates_.at));
     each_strip([&](std::int64_t i) { go(strips_.strip(i), length); });
   }
@@ -127,19 +127,19 @@ class Factored {
     for (std::int64_t k = 0; k < n; ++k)
       to[k] = of_row * of_column[k];
   }
-  SquareSums squares_of(const Strips::Strip& at) const {
+  SquareSums<1> squares_of(const Strips::Strip& at) const {
     for (std::int64_t i = at.begin; !strips_.factored() && i < at.end; ++i) {
       const auto g = static_cast<double>(grad(i));
       state(0)[i] = step_.mixed(state(0)[i], g * g);
     }
-    SquareSums sums{};
+    SquareSums<1> sums{};
     each_block(at, [&](std::int64_t first, const C* variances, std::int64_t n) {
       C along[k_block], weights[k_block];
       for (std::int64_t k = 0; k < n; ++k)
         along[k] = step_.square(grad(first + k), variances[k]);
       for (std::int64_t k = 0; k < n; ++k)
         weights[k] = weight(first + k);
-      sums = {sums.weight + sum_of_squares(weights, n), sums.direction + sum_in_double(along, n)};
+      sums = sums + SquareSums<1>{sum_of_squares(weights, n), {sum_in_double(along, n)}};
     });
     return sums;
   }
@@ -162,7 +162,7 @@ class Factored {
   const Strips strips_;
   const Rates<double> rates_;
   const FactoredStep<C> step_;
-  std::vector<SquareSums> sums_;
+  std::vector<SquareSums<1>> sums_;
   std::vector<C> partials_;
   std::vector<C> means_;
 };

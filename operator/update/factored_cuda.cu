@@ -64,8 +64,8 @@ static_assert(sizeof(FactoredTable) + 64 <= 4096);
 /// What strips leave, of all entries.
 template <class C>
 struct FactoredScratch {
-  SquareSums* sums;  // a strip
-  double* lengths;   // an entry
+  SquareSums<1>* sums;  // a strip
+  double* lengths;      // an entry
   C* partials;
   C* means;
 };
@@ -210,10 +210,8 @@ __global__ void __launch_bounds__(k_group_block)
     scratch.means[entry.means + matrix] = step.at_least(static_cast<C>(sum / static_cast<double>(strips.rows)));
 }
 
-__device__ SquareSums joined(const SquareSums& sums) {
-  return join_group(sums, k_group_block, [](const SquareSums& a, const SquareSums& b) {
-    return SquareSums{a.weight + b.weight, a.direction + b.direction};
-  });
+__device__ SquareSums<1> joined(const SquareSums<1>& sums) {
+  return join_group(sums, k_group_block, [](const SquareSums<1>& a, const SquareSums<1>& b) { return a + b; });
 }
 
 // Squares of weights and directions; of elements that stand alone the variance first.
@@ -230,10 +228,10 @@ __global__ void __launch_bounds__(k_group_block)
       strip.state(0)[i] = strip.step.mixed(strip.state(0)[i], g * g);
     }
   }
-  SquareSums sums{};
+  SquareSums<1> sums{};
   strip.each_direction(scratch.means, [&](std::int64_t i, C direction) {
     const auto along = static_cast<double>(direction), weight = static_cast<double>(strip.weight(i));
-    sums = {sums.weight + weight * weight, sums.direction + along * along};
+    sums = sums + SquareSums<1>{weight * weight, {along * along}};
   });
   sums = joined(sums);
   if (threadIdx.x == 0)
@@ -249,11 +247,9 @@ __global__ void __launch_bounds__(k_group_block)
     return;
   const FactoredEntry& entry = table.entries[blockIdx.x];
   const std::int64_t first = table.first_strip[blockIdx.x];
-  SquareSums sums{};
-  for (std::int64_t i = threadIdx.x; i < entry.strips.count; i += k_group_block) {
-    const SquareSums& of = scratch.sums[first + i];
-    sums = {sums.weight + of.weight, sums.direction + of.direction};
-  }
+  SquareSums<1> sums{};
+  for (std::int64_t i = threadIdx.x; i < entry.strips.count; i += k_group_block)
+    sums = sums + scratch.sums[first + i];
   sums = joined(sums);
   const double rates[] = {table.rate(entry, 0), table.rate(entry, 1), table.rate(entry, 2)};
   if (threadIdx.x == 0)
@@ -283,13 +279,13 @@ __global__ void __launch_bounds__(k_group_block)
 template <class C>
 void launch(const FactoredTable& table, const Queue& queue) {
   const cudaStream_t stream = stream_of(queue);
-  const std::size_t sums = table.strips * sizeof(SquareSums);
+  const std::size_t sums = table.strips * sizeof(SquareSums<1>);
   const std::size_t lengths = FactoredTable::k_entries * sizeof(double);
   const std::size_t words = static_cast<std::size_t>(table.partials + table.means) * sizeof(C);
   const Workspace memory(queue, sums + lengths + words);
   auto* const bytes = memory.as<std::byte>();
   FactoredScratch<C> scratch{};
-  scratch.sums = reinterpret_cast<SquareSums*>(bytes);
+  scratch.sums = reinterpret_cast<SquareSums<1>*>(bytes);
   scratch.lengths = reinterpret_cast<double*>(bytes + sums);
   scratch.partials = reinterpret_cast<C*>(bytes + sums + lengths);
   scratch.means = scratch.partials + table.partials;

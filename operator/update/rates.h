@@ -14,6 +14,7 @@ inline constexpr int k_most_states = 3, k_most_rates = 3;
 template <class C>
 struct Rates {
   C at[k_most_rates] = {};  // learning rate and what else changes from step to step, as the rule says
+  C second = 0;             // of a rule with two directions: the learning rate of the other one
   C decay = 0;
 };
 
@@ -28,6 +29,13 @@ struct GradientForm {
     return clip < C{0} ? g : g > clip ? clip : g < -clip ? -clip : g;
   }
 };
+
+/// What gradients of that norm are multiplied by for it to be 1, with the sign of `rescale`; of no length they stay.
+/// `most`: the largest number of the type that computes.
+SLUICE_HD inline double rescale_to_one(double rescale, double norm, double most) noexcept {
+  const double length = (rescale < 0 ? -rescale : rescale) * norm, factor = rescale / length;
+  return length == 0 ? rescale : factor > most ? most : factor < -most ? -most : factor;  // of nan nan
+}
 
 /// Beta and 1 - beta, the latter from the number as it was given: 1 - 0.999f has lost half its digits.
 template <class C>

@@ -79,6 +79,23 @@ struct AdamRule {
   }
 };
 
+/// States: mean, then the variance about it. The rate: corrected for both.
+template <class C>
+struct AdaBeliefRule {
+  static constexpr int k_states = 2, k_rates = 1;
+  static constexpr bool k_trusted = false;
+  Beta<C> beta1, beta2;
+  C epsilon = 0;
+
+  SLUICE_HD C step(C weight, C grad, C* state, const Rates<C>& rates) const noexcept {
+    const C g = grad + rates.decay * weight;
+    state[0] = beta1.mix(state[0], g);
+    const C away = g - state[0];
+    state[1] = beta2.mix(state[1], away * away) + epsilon;
+    return weight - rates.at[0] * state[0] / (std::sqrt(state[1]) + epsilon);
+  }
+};
+
 /// Rates: the learning rate, the same corrected for both moments, and epsilon beside the uncorrected root.
 template <class C>
 struct AdamWRule {

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include <sluice/operator/update/large_batch_rules.h>
 #include <sluice/operator/update/update.h>
 
 namespace sluice {
@@ -66,6 +67,25 @@ struct SLUICE_API AdamW {
     v.field("beta1", beta1);
     v.field("beta2", beta2);
     v.field("epsilon", epsilon);
+  }
+  SLUICE_API std::vector<std::string> states() const;
+};
+
+/// Zhuang et al., "AdaBelief optimizer", 2020, as MXNet's AdaBelief: m = b1 * m + (1 - b1) * g;
+/// s = b2 * s + (1 - b2) * (g - m)^2 + epsilon;  w -= lr * sqrt(1 - b2^t) / (1 - b1^t) * m / (sqrt(s) + epsilon).
+/// Without correct_bias w -= lr * m / (sqrt(s) + epsilon).
+struct SLUICE_API AdaBelief {
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double epsilon = 1e-6;
+  bool correct_bias = true;
+
+  template <class V>
+  void visit(V&& v) {
+    v.field("beta1", beta1);
+    v.field("beta2", beta2);
+    v.field("epsilon", epsilon);
+    v.field("correct_bias", correct_bias);
   }
   SLUICE_API std::vector<std::string> states() const;
 };
@@ -134,6 +154,21 @@ struct SLUICE_API AdaGrad {
     v.field("epsilon", epsilon);
   }
   SLUICE_API std::vector<std::string> states() const;
+};
+
+/// AdaGrad with one rate a row, as MXNet's GroupAdaGrad: h += mean of g * g along a row;
+/// w -= lr * g / (sqrt(h) + epsilon). A row is what stands at one place of the first axis: of a vector an element, of
+/// no axes the number.
+struct SLUICE_API GroupAdaGrad {
+  double epsilon = 1e-6;
+
+  template <class V>
+  void visit(V&& v) {
+    v.field("epsilon", epsilon);
+  }
+  SLUICE_API std::vector<std::string> states() const;
+  /// Of the state beside a weight of that shape: the axes behind the first are 1.
+  SLUICE_API Shape state_shape(std::size_t i, const Shape& weight) const;
 };
 
 /// Zeiler, 2012, as MXNet's AdaDelta: h = rho * h + (1 - rho) * g * g;  d = sqrt(u + epsilon) / sqrt(h + epsilon) * g;
@@ -221,48 +256,6 @@ struct SLUICE_API Signum {
   SLUICE_API std::vector<std::string> states() const;
 };
 
-/// You, Gitman and Ginsburg, 2017, as MXNet's LARS: SGD with momentum at the rate lr * ratio of each parameter, where
-/// ratio = eta * |w| / (|g| + wd * |w| + epsilon), norms without wd in g; 1 where a norm is 0. `plain`, if not empty,
-/// says of each parameter whether (1) its ratio is 1 in any case: biases and the like.
-struct SLUICE_API Lars {
-  double momentum = 0.9;
-  double eta = 0.001;
-  double epsilon = 1e-8;
-  std::vector<std::int64_t> plain = {};
-
-  template <class V>
-  void visit(V&& v) {
-    v.field("momentum", momentum);
-    v.field("eta", eta);
-    v.field("epsilon", epsilon);
-    v.field("plain", plain);
-  }
-  SLUICE_API std::vector<std::string> states() const;
-};
-
-/// You et al., "Large batch optimization for deep learning", 2020, as MXNet's LAMB: m and v as AdamW's;
-/// r = M / (sqrt(V) + epsilon) + wd * w;  w -= lr * |w| / |r| * r, with |w| cut to [lower_bound, upper_bound] where
-/// these are not negative; the ratio is 1 where a norm is 0. Without bias_correction M = m and V = v.
-struct SLUICE_API Lamb {
-  double beta1 = 0.9;
-  double beta2 = 0.999;
-  double epsilon = 1e-6;
-  double lower_bound = -1;
-  double upper_bound = -1;
-  bool bias_correction = true;
-
-  template <class V>
-  void visit(V&& v) {
-    v.field("beta1", beta1);
-    v.field("beta2", beta2);
-    v.field("epsilon", epsilon);
-    v.field("lower_bound", lower_bound);
-    v.field("upper_bound", upper_bound);
-    v.field("bias_correction", bias_correction);
-  }
-  SLUICE_API std::vector<std::string> states() const;
-};
-
 /// Shazeer and Stern, "Adafactor", 2018, as PyTorch's. A weight of two axes and more is one matrix or several, along
 /// its last two axes, of whose squared gradients the means of rows and of columns are kept: with b = t^beta2_decay, r
 /// += b * (mean of rows - r) and c += b * (mean of columns - c), and V = r c / max(mean of r, e1). Of others V += b *
@@ -307,7 +300,8 @@ Shape state_shape(const Rule& rule, std::size_t i, const Shape& weight) {
 }  // namespace update_rules
 
 /// Settings of optimizer_update(), as those of AdamUpdate; steps are looked at by the rules that count them (those
-/// with a beta1, and Adafactor), and may be empty for others. `numbers`, if defined: update_numbers() of the rule.
+/// with a beta1, Lbsgd and Adafactor), and may be empty for others. `numbers`, if defined: update_numbers() of the
+/// rule.
 struct UpdateOptions {
   double learning_rate = 0.01;
   double weight_decay = 0;
@@ -332,7 +326,7 @@ SLUICE_API void optimizer_update(
     const UpdateOptions& options,
     SourceLocation site = SourceLocation::current());
 
-/// The numbers of one step with these options, for an array that steps read them from: of each parameter one or three,
+/// The numbers of one step with these options, for an array that steps read them from: of each parameter one to three,
 /// as the rule needs, then rescale_grad. Throws ValueError as the step does.
 template <class Rule>
 SLUICE_API std::vector<double> update_numbers(const Rule& rule, const UpdateOptions& options, std::size_t parameters);

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <cfloat>
 #include <cstdint>
+#include <type_traits>
 
 #include <sluice/operator/group.cuh>
 #include <sluice/operator/update/floats.cuh>
@@ -13,8 +15,17 @@ inline constexpr int k_neighbours_updated = 4;
 /// Elements of one parameter that a block updates: one vector a thread, so that small networks fill a GPU.
 inline constexpr std::int64_t k_per_block = std::int64_t{k_group_block} * k_neighbours_updated;
 
+/// What an entry has beside the rest.
 template <class R>
-struct UpdateEntry {
+struct EntryOf {};
+template <>
+struct EntryOf<GroupedRule> {
+  std::int64_t columns;
+  int width;  // threads a row
+};
+
+template <class R>
+struct UpdateEntry : EntryOf<R> {
   void* weight;
   const void* grad;
   void* state[R::k_states == 0 ? 1 : R::k_states];
@@ -57,19 +68,27 @@ struct UpdateTable {
     }
     return low;
   }
+  /// `norm`, if not null: of the gradient, which is to be 1.
   template <class C>
-  __device__ GradientForm<C> form() const {
+  __device__ GradientForm<C> form(const double* norm = nullptr) const {
     const double given = numbers == nullptr ? rescale : numbers[parameters * R::k_rates];
-    return {static_cast<C>(guard == nullptr ? given : given * guard[1]), static_cast<C>(clip)};
+    const double guarded = guard == nullptr ? given : given * guard[1];
+    constexpr double k_most = std::is_same_v<C, double> ? DBL_MAX : FLT_MAX;
+    return {static_cast<C>(norm == nullptr ? guarded : rescale_to_one(guarded, *norm, k_most)), static_cast<C>(clip)};
   }
+  /// `ratios`, if not null: of each direction.
   template <class C>
-  __device__ Rates<C> rates_of(const UpdateEntry<R>& entry, double ratio) const {
+  __device__ Rates<C> rates_of(const UpdateEntry<R>& entry, const double* ratios = nullptr) const {
     Rates<C> made;
     made.decay = static_cast<C>(entry.decay);
 #pragma unroll
     for (int r = 0; r < R::k_rates; ++r) {
       const double rate = numbers == nullptr ? entry.rates[r] : numbers[entry.number * R::k_rates + r];
-      made.at[r] = static_cast<C>(r == 0 ? rate * ratio : rate);
+      made.at[r] = static_cast<C>(r == 0 && ratios != nullptr ? rate * ratios[0] : rate);
+      if constexpr (directions_of<R>() > 1) {
+        if (r == 0 && ratios != nullptr)
+          made.second = static_cast<C>(rate * ratios[1]);
+      }
     }
     return made;
   }
@@ -109,16 +128,16 @@ struct Updated {
         store_of<float>(entry.master, i, weight);
     }
   }
-  /// What `f` gives for each, from its weight, its gradient and its states.
+  /// f(j, gradient, states) of each, which changes states.
   template <class F>
-  __device__ void each(C (&to)[V], const F& f) {
+  __device__ void each(const F& f) {
 #pragma unroll
     for (int j = 0; j < V; ++j) {
       C own[k_most_states] = {};
 #pragma unroll
       for (int s = 0; s < R::k_states; ++s)
         own[s] = state[s][j];
-      to[j] = f(weight[j], grad[j], own);
+      f(j, grad[j], own);
 #pragma unroll
       for (int s = 0; s < R::k_states; ++s)
         state[s][j] = own[s];

@@ -1,4 +1,6 @@
 #include <algorithm>
+#include <cmath>
+#include <limits>
 #include <type_traits>
 #include <vector>
 
@@ -24,10 +26,14 @@ void step_plainly(const R& rule, const simd::UpdateRun<C>& run) {
       state[s] = run.state[s][i];
     const C grad = run.form.of(run.grad[i]);
     if constexpr (R::k_trusted) {
-      if (run.direction != nullptr)
-        run.direction[i] = rule.direction(run.weight[i], grad, state, run.rates);
-      else
+      if (run.direction[0] != nullptr) {
+        C made[R::k_directions];
+        rule.directions(run.weight[i], grad, state, run.rates, made);
+        for (int d = 0; d < R::k_directions; ++d)
+          run.direction[d][i] = made[d];
+      } else {
         run.weight[i] = rule.step(run.weight[i], grad, state, run.rates);
+      }
     } else {
       run.weight[i] = rule.step(run.weight[i], grad, state, run.rates);
     }
@@ -46,18 +52,28 @@ bool is_taken(const UpdateWork& work) {
   return work.guard == nullptr || work.guard[2] != 0;
 }
 
-double ratio_of(const UpdateWork& work, const UpdatePiece& piece, const SquareSums& sums) {
-  const auto of = [&]<class R>(const R& rule) {
-    if constexpr (R::k_trusted)
-      return rule.ratio(sums, piece.rates.decay);
-    return 1.0;
+/// What passes before the step found of one parameter.
+struct Lengths {
+  double norm = -1;  // of the gradient, where that is to be 1
+  double ratio[2] = {1, 1};
+};
+
+void find_ratios(const UpdateWork& work, const UpdatePiece& piece, const SquareSums<2>& sums, Lengths& to) {
+  const auto find = [&]<class R>(const R& rule) {
+    if constexpr (R::k_trusted) {
+      SquareSums<R::k_directions> own{sums.weight, {}};
+      std::copy_n(sums.direction, R::k_directions, own.direction);
+      rule.ratios(own, piece.rates.decay, to.ratio);
+    }
   };
-  return piece.plain ? 1 : std::visit(of, work.rule);
+  if (!piece.plain)
+    std::visit(find, work.rule);
 }
 
 /// Elements [begin, end) of one parameter.
 struct Part {
   const UpdatePiece& piece;
+  const Lengths& lengths;
   std::int64_t begin = 0;
   std::int64_t end = 0;
 };
@@ -72,16 +88,21 @@ const AnyRule<C>& rule_of(const UpdateWork& work) {
 }
 
 template <class C>
-simd::UpdateRun<C> run_of(const UpdateWork& work, const Part& part, double ratio) {
+simd::UpdateRun<C> run_of(const UpdateWork& work, const Part& part) {
   const UpdatePiece& piece = part.piece;
   simd::UpdateRun<C> run{.n = part.end - part.begin};
   for (int s = 0; s < k_most_states; ++s)
     run.state[s] = piece.state[s] == nullptr ? nullptr : static_cast<C*>(piece.state[s]) + part.begin;
   const Rates<double> rates = rates_of(work, piece);
   run.rates.decay = static_cast<C>(rates.decay);
+  const Lengths& lengths = part.lengths;
   for (int r = 0; r < k_most_rates; ++r)
-    run.rates.at[r] = static_cast<C>(r == 0 ? rates.at[r] * ratio : rates.at[r]);
-  run.form = {static_cast<C>(rescale_of(work)), static_cast<C>(work.clip)};
+    run.rates.at[r] = static_cast<C>(r == 0 ? rates.at[r] * lengths.ratio[0] : rates.at[r]);
+  run.rates.second = static_cast<C>(rates.at[0] * lengths.ratio[1]);
+  double rescale = rescale_of(work);
+  if (lengths.norm >= 0 || std::isnan(lengths.norm))
+    rescale = rescale_to_one(rescale, lengths.norm, static_cast<double>(std::numeric_limits<C>::max()));
+  run.form = {static_cast<C>(rescale), static_cast<C>(work.clip)};
   return run;
 }
 
@@ -113,7 +134,7 @@ void step_halves(const UpdateWork& work, simd::UpdateRun<float> run, const Part&
     run.grad = gradients;
     step_run(work.rule, run);
     after(run);
-    if (run.direction == nullptr) {
+    if (run.direction[0] == nullptr) {
       simd::convert(wide, weight, run.n);
       if (master != nullptr)
         std::copy_n(wide, run.n, master);
@@ -126,10 +147,10 @@ void step_halves(const UpdateWork& work, simd::UpdateRun<float> run, const Part&
   }
 }
 
-void step_part(const UpdateWork& work, const Part& part, double ratio) {
+void step_part(const UpdateWork& work, const Part& part) {
   by_floating(part.piece.dtype, [&]<class T>() {
     using C = Compute<T>;
-    simd::UpdateRun<C> run = run_of<C>(work, part, ratio);
+    simd::UpdateRun<C> run = run_of<C>(work, part);
     if constexpr (std::is_same_v<T, C>) {
       run.weight = static_cast<T*>(part.piece.weight) + part.begin;
       run.grad = static_cast<const T*>(part.piece.grad) + part.begin;
@@ -140,60 +161,101 @@ void step_part(const UpdateWork& work, const Part& part, double ratio) {
   });
 }
 
-// The first pass: directions of a block at a time, which go no further than their squares.
-SquareSums squares_of(const UpdateWork& work, const Part& part) {
-  SquareSums sums{};
+// Of the gradient as it is.
+double gradient_squares(const Part& part) {
+  double sum = 0;
   by_floating(part.piece.dtype, [&]<class T>() {
     using C = Compute<T>;
-    C direction[k_block];
+    C wide[k_block];
+    const T* const grad = static_cast<const T*>(part.piece.grad);
+    for (std::int64_t at = part.begin; at < part.end; at += k_block) {
+      const std::int64_t n = std::min(k_block, part.end - at);
+      if constexpr (std::is_same_v<T, C>)
+        std::copy_n(grad + at, n, wide);
+      else
+        simd::convert(grad + at, wide, n);
+      sum += sum_of_squares(wide, n);
+    }
+  });
+  return sum;
+}
+
+// The first pass: directions of a block at a time, which go no further than their squares.
+SquareSums<2> squares_of(const UpdateWork& work, const Part& part, int directions) {
+  SquareSums<2> sums{};
+  by_floating(part.piece.dtype, [&]<class T>() {
+    using C = Compute<T>;
+    C direction[2][k_block];
+    const auto direct = [&](simd::UpdateRun<C>& run) {
+      for (int d = 0; d < directions; ++d)
+        run.direction[d] = direction[d];
+    };
     const auto add = [&](const simd::UpdateRun<C>& run) {
       sums.weight += sum_of_squares(run.weight, run.n);
-      sums.direction += sum_of_squares(direction, run.n);
+      for (int d = 0; d < directions; ++d)
+        sums.direction[d] += sum_of_squares(direction[d], run.n);
     };
-    simd::UpdateRun<C> whole = run_of<C>(work, part, 1);
-    whole.direction = direction;
     if constexpr (std::is_same_v<T, C>) {
       for (std::int64_t at = part.begin; at < part.end; at += k_block) {
-        const Part block{part.piece, at, std::min(at + k_block, part.end)};
-        simd::UpdateRun<C> run = run_of<C>(work, block, 1);
-        run.direction = direction;
+        const Part block{part.piece, part.lengths, at, std::min(at + k_block, part.end)};
+        simd::UpdateRun<C> run = run_of<C>(work, block);
+        direct(run);
         run.weight = static_cast<T*>(part.piece.weight) + at;
         run.grad = static_cast<const T*>(part.piece.grad) + at;
         step_run(rule_of<C>(work), run);
         add(run);
       }
     } else {
+      simd::UpdateRun<C> whole = run_of<C>(work, part);
+      direct(whole);
       step_halves<T>(work, whole, part, add);
     }
   });
   return sums;
 }
 
-// Of each piece. Sums of parts that are cut by shape, in their order.
-std::vector<double> ratios_of(const UpdateWork& work) {
+// f(part) of all parameters, cut by shape and added up in this order, for f(parameter, sum).
+template <class Of, class F>
+void each_sum(const UpdateWork& work, const std::vector<Lengths>& lengths, const Of& of, const F& f) {
   std::vector<Part> parts;
   std::vector<std::size_t> first;
-  for (const UpdatePiece& piece : work.pieces) {
+  for (std::size_t p = 0; p < work.pieces.size(); ++p) {
     first.push_back(parts.size());
+    const UpdatePiece& piece = work.pieces[p];
     for (std::int64_t at = 0; at < piece.size; at += k_per_part)
-      parts.push_back({piece, at, std::min(at + k_per_part, piece.size)});
+      parts.push_back({piece, lengths[p], at, std::min(at + k_per_part, piece.size)});
   }
   first.push_back(parts.size());
-  std::vector<SquareSums> sums(parts.size());
+  std::vector<decltype(of(parts[0]))> sums(parts.size());
   parallel_for(std::ssize(parts), 1, [&](std::int64_t begin, std::int64_t end) {
     for (auto i = static_cast<std::size_t>(begin); i < static_cast<std::size_t>(end); ++i)
-      sums[i] = squares_of(work, parts[i]);
+      sums[i] = of(parts[i]);
   });
-  std::vector<double> ratios;
   for (std::size_t p = 0; p < work.pieces.size(); ++p) {
-    SquareSums all{};
-    for (std::size_t i = first[p]; i < first[p + 1]; ++i) {
-      all.weight += sums[i].weight;
-      all.direction += sums[i].direction;
-    }
-    ratios.push_back(ratio_of(work, work.pieces[p], all));
+    auto all = sums[first[p]];
+    for (std::size_t i = first[p] + 1; i < first[p + 1]; ++i)
+      all = all + sums[i];
+    f(p, all);
   }
-  return ratios;
+}
+
+// Of each parameter; of none where the rule asks for none.
+std::vector<Lengths> lengths_of(const UpdateWork& work) {
+  std::vector<Lengths> lengths;
+  const auto find = [&]<class R>(const R&) {
+    if constexpr (R::k_trusted) {
+      lengths.resize(work.pieces.size());
+      if constexpr (is_normalized<R>())
+        each_sum(work, lengths, gradient_squares, [&](std::size_t p, double sum) { lengths[p].norm = std::sqrt(sum); });
+      each_sum(
+          work,
+          lengths,
+          [&](const Part& part) { return squares_of(work, part, R::k_directions); },
+          [&](std::size_t p, const auto& sums) { find_ratios(work, work.pieces[p], sums, lengths[p]); });
+    }
+  };
+  std::visit(find, work.rule);
+  return lengths;
 }
 
 }  // namespace
@@ -216,7 +278,10 @@ void update_cpu(const UpdateWork& work) {
     return;
   if (work.factored)
     return factored_update_cpu(work);
-  const std::vector<double> ratios = has_two_passes(work) ? ratios_of(work) : std::vector<double>();
+  if (work.grouped)
+    return grouped_update_cpu(work);
+  const std::vector<Lengths> lengths = lengths_of(work);
+  const Lengths none;
   std::vector<std::int64_t> starts;  // of each parameter, in the elements of all of them
   std::int64_t total = 0;
   for (const UpdatePiece& piece : work.pieces) {
@@ -228,7 +293,7 @@ void update_cpu(const UpdateWork& work) {
     for (; begin < end; ++at) {
       const UpdatePiece& piece = work.pieces[at];
       const std::int64_t last = std::min(end - starts[at], piece.size);
-      step_part(work, {piece, begin - starts[at], last}, ratios.empty() ? 1 : ratios[at]);
+      step_part(work, {piece, lengths.empty() ? none : lengths[at], begin - starts[at], last});
       begin = starts[at] + last;
     }
   });

@@ -5,6 +5,7 @@
 #include <sluice/engine/cuda/check.h>
 #include <sluice/ndarray/early_start.cuh>
 #include <sluice/operator/library/launch.cuh>
+#include <sluice/operator/update/grouped.cuh>
 #include <sluice/operator/update/table.cuh>
 #include <sluice/operator/workspace.h>
 
@@ -28,21 +29,32 @@ __device__ void step_neighbours(
     const UpdateEntry<R>& entry, const R& rule, const Rates<C>& rates, const GradientForm<C>& form, std::int64_t i) {
   Updated<V, C, R> now;
   now.load(entry, i);
-  now.each(now.weight, [&](C weight, C grad, C* state) { return rule.step(weight, form.of(grad), state, rates); });
+  now.each([&](int j, C grad, C* state) { now.weight[j] = rule.step(now.weight[j], form.of(grad), state, rates); });
   now.store(entry, i);
 }
 
-// `ratios`, if not null: of each entry.
+/// What passes before the step found, of each entry; null where there are none.
+struct UpdateLengths {
+  double* norms;
+  double* ratios;
+
+  __device__ double* norm(int entry) const { return norms == nullptr ? nullptr : norms + entry; }
+  template <class R>
+  __device__ double* ratio(int entry) const {
+    return ratios == nullptr ? nullptr : ratios + entry * directions_of<R>();
+  }
+};
+
 template <class C, class R>
 __global__ void __launch_bounds__(k_group_block)
-    update_kernel(const __grid_constant__ UpdateTable<R> table, const R rule, const double* ratios) {
+    update_kernel(const __grid_constant__ UpdateTable<R> table, const R rule, UpdateLengths lengths) {
   const int low = table.entry_of_block();
   start_early();  // the table is an argument
   if (!table.is_taken())
     return;
   const UpdateEntry<R>& entry = table.entries[low];
-  const Rates<C> rates = table.template rates_of<C>(entry, ratios == nullptr ? 1 : ratios[low]);
-  const GradientForm<C> form = table.template form<C>();
+  const Rates<C> rates = table.template rates_of<C>(entry, lengths.template ratio<R>(low));
+  const GradientForm<C> form = table.template form<C>(lengths.norm(low));
   const std::int64_t begin = static_cast<std::int64_t>(blockIdx.x - table.first_block[low]) * k_per_block;
   each_element(
       entry,
@@ -58,38 +70,95 @@ __device__ void add_squares(
     const Rates<C>& rates,
     const GradientForm<C>& form,
     std::int64_t i,
-    SquareSums& sums) {
+    SquareSums<directions_of<R>()>& sums) {
   Updated<V, C, R> now;
   now.load(entry, i);
-  C direction[V];
-  now.each(direction, [&](C weight, C grad, C* state) { return rule.direction(weight, form.of(grad), state, rates); });
+  C direction[V][directions_of<R>()];
+  now.each([&](int j, C grad, C* state) { rule.directions(now.weight[j], form.of(grad), state, rates, direction[j]); });
 #pragma unroll
   for (int j = 0; j < V; ++j) {
     sums.weight += static_cast<double>(now.weight[j]) * static_cast<double>(now.weight[j]);
-    sums.direction += static_cast<double>(direction[j]) * static_cast<double>(direction[j]);
+#pragma unroll
+    for (int d = 0; d < directions_of<R>(); ++d)
+      sums.direction[d] += static_cast<double>(direction[j][d]) * static_cast<double>(direction[j][d]);
   }
   if constexpr (R::k_direction_changes)
     now.store_states(entry, i);
 }
 
-__device__ SquareSums sum_in_block(const SquareSums& sums) {
-  return join_group(sums, k_group_block, [](const SquareSums& a, const SquareSums& b) {
-    return SquareSums{a.weight + b.weight, a.direction + b.direction};
-  });
+template <class A>
+__device__ A sum_in_block(const A& sum) {
+  return join_group(sum, k_group_block, [](const A& a, const A& b) { return a + b; });
 }
 
-// The first pass: of each block the squares.
+// Of the blocks of one entry, what their threads add up.
+template <class A, class R>
+__device__ A sum_of_blocks(const UpdateTable<R>& table, int which, const A* partial) {
+  const unsigned end = which + 1 < table.count ? table.first_block[which + 1] : table.blocks;
+  A sum{};
+  for (unsigned i = table.first_block[which] + threadIdx.x; i < end; i += k_group_block)
+    sum = sum + partial[i];
+  return sum_in_block(sum);
+}
+
+template <int V, class C, class R>
+__device__ double gradient_squares(const UpdateEntry<R>& entry, std::int64_t i) {
+  C grad[V];
+  load_floats(entry.dtype, entry.grad, i, grad);
+  double sum = 0;
+#pragma unroll
+  for (int j = 0; j < V; ++j)
+    sum += static_cast<double>(grad[j]) * static_cast<double>(grad[j]);
+  return sum;
+}
+
+// Before the first pass of a normalized rule: of each block the squares of gradients as they are.
 template <class C, class R>
 __global__ void __launch_bounds__(k_group_block)
-    squares_kernel(const __grid_constant__ UpdateTable<R> table, const R rule, SquareSums* partial) {
+    gradient_squares_kernel(const __grid_constant__ UpdateTable<R> table, double* partial) {
   start_early();
   const int low = table.entry_of_block();
   if (!table.is_taken())
     return;
   const UpdateEntry<R>& entry = table.entries[low];
-  const Rates<C> rates = table.template rates_of<C>(entry, 1);
-  const GradientForm<C> form = table.template form<C>();
-  SquareSums sums{};
+  double sum = 0;
+  each_element(
+      entry,
+      static_cast<std::int64_t>(blockIdx.x - table.first_block[low]) * k_per_block,
+      [&](std::int64_t i) { sum += gradient_squares<k_neighbours_updated, C>(entry, i); },
+      [&](std::int64_t i) { sum += gradient_squares<1, C>(entry, i); });
+  sum = sum_in_block(sum);
+  if (threadIdx.x == 0)
+    partial[blockIdx.x] = sum;
+}
+
+// A block for each parameter.
+template <class R>
+__global__ void __launch_bounds__(k_group_block)
+    norms_kernel(const __grid_constant__ UpdateTable<R> table, const double* partial, double* norms) {
+  start_early();
+  if (!table.is_taken())
+    return;
+  const double sum = sum_of_blocks(table, static_cast<int>(blockIdx.x), partial);
+  if (threadIdx.x == 0)
+    norms[blockIdx.x] = std::sqrt(sum);
+}
+
+// The first pass: of each block the squares.
+template <class C, class R>
+__global__ void __launch_bounds__(k_group_block) squares_kernel(
+    const __grid_constant__ UpdateTable<R> table,
+    const R rule,
+    UpdateLengths lengths,
+    SquareSums<directions_of<R>()>* partial) {
+  start_early();
+  const int low = table.entry_of_block();
+  if (!table.is_taken())
+    return;
+  const UpdateEntry<R>& entry = table.entries[low];
+  const Rates<C> rates = table.template rates_of<C>(entry);
+  const GradientForm<C> form = table.template form<C>(lengths.norm(low));
+  SquareSums<directions_of<R>()> sums{};
   each_element(
       entry,
       static_cast<std::int64_t>(blockIdx.x - table.first_block[low]) * k_per_block,
@@ -103,19 +172,23 @@ __global__ void __launch_bounds__(k_group_block)
 // A block for each parameter.
 template <class R>
 __global__ void __launch_bounds__(k_group_block) ratios_kernel(
-    const __grid_constant__ UpdateTable<R> table, const R rule, const SquareSums* partial, double* ratios) {
+    const __grid_constant__ UpdateTable<R> table,
+    const R rule,
+    const SquareSums<directions_of<R>()>* partial,
+    UpdateLengths lengths) {
   start_early();
   if (!table.is_taken())
     return;
   const int which = static_cast<int>(blockIdx.x);
-  const unsigned end = which + 1 < table.count ? table.first_block[which + 1] : table.blocks;
-  SquareSums sums{};
-  for (unsigned i = table.first_block[which] + threadIdx.x; i < end; i += k_group_block)
-    sums = {sums.weight + partial[i].weight, sums.direction + partial[i].direction};
-  sums = sum_in_block(sums);
+  const SquareSums<directions_of<R>()> sums = sum_of_blocks(table, which, partial);
   const UpdateEntry<R>& entry = table.entries[which];
-  if (threadIdx.x == 0)
-    ratios[which] = entry.plain ? 1 : rule.ratio(sums, entry.decay);
+  if (threadIdx.x != 0)
+    return;
+  double* const to = lengths.template ratio<R>(which);
+  if (entry.plain)
+    to[0] = 1;
+  else
+    rule.ratios(sums, entry.decay, to);
 }
 
 template <class C>
@@ -149,22 +222,41 @@ UpdateEntry<R> entry_of(const UpdatePiece& piece, bool aligned) {
   return entry;
 }
 
+// What goes before the step of a rule that asks for norms. `scratch`: of each block, then of each entry.
+template <class C, class R>
+UpdateLengths measure(const UpdateTable<R>& table, const R& rule, std::byte* scratch, cudaStream_t stream) {
+  using Sums = SquareSums<directions_of<R>()>;
+  auto* const sums = reinterpret_cast<Sums*>(scratch);
+  UpdateLengths lengths{nullptr, reinterpret_cast<double*>(sums + table.blocks)};
+  if constexpr (is_normalized<R>()) {
+    lengths.norms = lengths.ratios + table.count * directions_of<R>();
+    auto* const partial = reinterpret_cast<double*>(scratch);
+    gradient_squares_kernel<C, R><<<table.blocks, k_group_block, 0, stream>>>(table, partial);
+    check_early_launch("squares of gradients", stream);
+    norms_kernel<R><<<table.count, k_group_block, 0, stream>>>(table, partial, lengths.norms);
+    check_early_launch("norms of gradients", stream);
+  }
+  squares_kernel<C, R><<<table.blocks, k_group_block, 0, stream>>>(table, rule, lengths, sums);
+  check_early_launch("squares of parameters", stream);
+  ratios_kernel<R><<<table.count, k_group_block, 0, stream>>>(table, rule, sums, lengths);
+  check_early_launch("trust ratios", stream);
+  return lengths;
+}
+
 template <class C, class R>
 void launch(const UpdateTable<R>& table, const R& rule, const Queue& queue) {
-  static_assert(sizeof(UpdateTable<R>) + sizeof(R) + 2 * sizeof(void*) <= 4096);
+  static_assert(sizeof(UpdateTable<R>) + sizeof(R) + sizeof(UpdateLengths) + sizeof(void*) <= 4096);
   const cudaStream_t stream = stream_of(queue);
+  UpdateLengths lengths{nullptr, nullptr};
   if constexpr (R::k_trusted) {
-    const std::size_t sums = table.blocks * sizeof(SquareSums);
-    const Workspace scratch(queue, sums + static_cast<std::size_t>(table.count) * sizeof(double));
-    auto* const ratios = reinterpret_cast<double*>(scratch.as<std::byte>() + sums);
-    squares_kernel<C, R><<<table.blocks, k_group_block, 0, stream>>>(table, rule, scratch.as<SquareSums>());
-    check_early_launch("squares of parameters", stream);
-    ratios_kernel<R><<<table.count, k_group_block, 0, stream>>>(table, rule, scratch.as<SquareSums>(), ratios);
-    check_early_launch("trust ratios", stream);
-    update_kernel<C, R><<<table.blocks, k_group_block, 0, stream>>>(table, rule, ratios);
+    constexpr std::size_t k_lengths = directions_of<R>() + (is_normalized<R>() ? 1 : 0);
+    const std::size_t sums = table.blocks * sizeof(SquareSums<directions_of<R>()>);
+    const Workspace scratch(queue, sums + static_cast<std::size_t>(table.count) * k_lengths * sizeof(double));
+    lengths = measure<C>(table, rule, scratch.as<std::byte>(), stream);
+    update_kernel<C, R><<<table.blocks, k_group_block, 0, stream>>>(table, rule, lengths);
     check_early_launch("update of parameters", stream);
   } else {
-    update_kernel<C, R><<<table.blocks, k_group_block, 0, stream>>>(table, rule, nullptr);
+    update_kernel<C, R><<<table.blocks, k_group_block, 0, stream>>>(table, rule, lengths);
     check_early_launch("update of parameters", stream);
   }
 }
@@ -200,6 +292,8 @@ void update_all(const UpdateWork& work, const R& rule, const Queue& queue) {
 void update_gpu(const UpdateWork& work, const Queue& queue) {
   if (work.factored)
     return factored_update_gpu(work, queue);
+  if (work.grouped)
+    return grouped_update_gpu(work, queue);
   std::visit([&]<class R>(const R& rule) { update_all<float>(work, rule, queue); }, work.rule);
   std::visit([&]<class R>(const R& rule) { update_all<double>(work, rule, queue); }, work.rule64);
 }

@@ -8,6 +8,7 @@
 #include <sluice/engine/queue.h>
 #include <sluice/ndarray/dtype.h>
 #include <sluice/operator/update/factored.h>
+#include <sluice/operator/update/grouped.h>
 #include <sluice/operator/update/trusted.h>
 
 // One optimizer step as the kernels see it: a table of parameters, and the rule that all of them follow.
@@ -21,6 +22,7 @@ using AnyRule = std::variant<
     NagRule<C>,
     AdamRule<C>,
     AdamWRule<C>,
+    AdaBeliefRule<C>,
     AdamaxRule<C>,
     NadamRule<C>,
     RmsPropRule<C, false, false>,
@@ -36,7 +38,10 @@ using AnyRule = std::variant<
     SignumRule<C, false>,
     SignumRule<C, true>,
     LarsRule<C>,
-    LambRule<C>>;
+    LambRule<C>,
+    LansRule<C>,
+    LbsgdRule<C, false>,
+    LbsgdRule<C, true>>;
 
 /// One parameter. States that the rule does not use are null, and the master of what has none.
 struct UpdatePiece {
@@ -47,9 +52,10 @@ struct UpdatePiece {
   std::int64_t size = 0;
   Rates<double> rates = {};
   DType dtype = DType::float32;
-  bool plain = false;       // its trust ratio is 1
-  std::int64_t number = 0;  // which parameter it is
-  Strips strips = {};       // of a factored rule
+  bool plain = false;        // its trust ratio is 1
+  std::int64_t number = 0;   // which parameter it is
+  Strips strips = {};        // of a factored rule
+  std::int64_t columns = 1;  // of a grouped rule: elements of a row
 };
 
 /// What one task does.
@@ -63,12 +69,9 @@ struct UpdateWork {
   const double* guard = nullptr;              // set: norm, factor, and whether the step is taken
   std::int64_t count = 0;                     // of parameters
   std::optional<FactoredRule> factored = {};  // set: the rule, in the place of the two above
+  std::optional<GroupedRule> grouped = {};    // and so this one
 };
 
-/// Whether the rule's rate goes by norms.
-inline bool has_two_passes(const UpdateWork& work) {
-  return std::visit([]<class R>(const R&) { return R::k_trusted; }, work.rule);
-}
 /// Numbers of each parameter's step.
 inline int rates_a_parameter(const UpdateWork& work) {
   if (work.factored)
@@ -84,5 +87,6 @@ void update_cpu(const UpdateWork& work);
 void update_gpu(const UpdateWork& work, const Queue& queue);
 void factored_update_cpu(const UpdateWork& work);
 void factored_update_gpu(const UpdateWork& work, const Queue& queue);
+void grouped_update_cpu(const UpdateWork& work);
 
 }  // namespace sluice::detail

@@ -34,7 +34,7 @@ ALLOWED = [
     ("engine/cuda/policy_stream.cpp", "sleep_until", "waits that wait.cpp asked for, and gpu_check = each"),
     ("engine/interop.cpp", "cudaEventSynchronize wait_for", "an import whose stream cannot be made to wait"),
     ("engine/cuda/sleepers.*", "cudaEventSynchronize sleep_until", "waits that wait.cpp asked for"),
-    ("gluon/data/epoch.cpp", "wait", "who comes to a batch that batchify makes, and who drops one that has just failed, for its task's end"),
+    ("gluon/data/epoch.cpp", "wait wait_for", "who comes to a batch that batchify makes, and who drops one that has just failed, for its task's end; with a timeout who comes to any batch"),
     ("gluon/server.cpp", "wait join", "Server's constructor, which tries the network, and its end"),
     ("gluon/server_queue.cpp", "wait wait_until", "the server's own threads without a batch; who hands in while the queue is full, if asked to wait"),
     ("gluon/server_reply.cpp", "wait", "ServerReply::wait and what waits for the answer"),

@@ -1,14 +1,20 @@
 #include <fstream>
 #include <optional>
+#include <stdexcept>
 #include <string>
+#include <utility>
+#include <vector>
 
+#include <sluice/gluon/data/cifar.h>
 #include <sluice/gluon/data/csv.h>
 #include <sluice/gluon/data/idx.h>
 #include <sluice/gluon/data/recordio.h>
+#include <sluice/gluon/data/vision/image_files.h>
 #include <sluice/gluon/image/detail/gpu_decoding.h>
 #include <sluice/gluon/image/image.h>
 #include <sluice/ndarray/api.h>
 #include <sluice/operator/api.h>
+#include <sluice/operator/library/kept_choices.h>
 
 #include "tests/fuzz/readers.h"
 
@@ -67,6 +73,49 @@ Reader record_indices() {
           }};
 }
 
+/// A file by itself, whatever it is called.
+struct CifarFile : vision::CifarImages {
+  CifarFile(const Path& file, std::vector<int> classes) : CifarImages({file}, {.classes = std::move(classes)}) {}
+};
+
+Reader cifar() {
+  constexpr std::size_t k_pixels = 3 * 32 * 32;
+  const auto write = [](const Path& folder) {
+    const std::string image(k_pixels, '\5');
+    write_bytes(folder / "ten.bin", '\7' + image + '\0' + image);
+    write_bytes(folder / "hundred.bin", "\3\x60" + image);
+  };
+  return {.name = "cifar", .ending = ".bin", .write = write, .read = [](const Path& file) {
+            const bool ten = std::filesystem::file_size(file) % (k_pixels + 1) == 0;
+            const CifarFile images(file, ten ? std::vector<int>{10} : std::vector<int>{20, 100});
+            for (std::int64_t i = 0; i < images.size(); ++i)
+              images.data_row(i);
+          }};
+}
+
+Reader image_lists() {
+  const auto write = [](const Path& folder) {
+    write_bytes(folder / "classes.lst", "0\t1\ta.jpg\r\n\n1\t0\tfolder/b.png\n");
+    write_bytes(folder / "numbers.lst", "0\t1.5\t-2e3\ta.jpg\n7\t0\t3\tb c.jpg");
+  };
+  return {.name = "image_list", .ending = ".lst", .write = write, .read = [](const Path& file) {
+            vision::ImageListDataset("nowhere", file).items();
+          }};
+}
+
+// It takes any file; whatever stands there, what is kept behind it is found again.
+Reader kept_choices() {
+  const auto write = [](const Path& folder) {
+    write_bytes(folder / "some.txt", "key\t3\nother key\tsplit 4\nkey\t5\n");
+    write_bytes(folder / "torn.txt", "key\t3\nother k");
+  };
+  return {.name = "kept_choices", .ending = ".txt", .write = write, .read = [](const Path& file) {
+            sluice::detail::KeptChoices(file).keep("mine", "7");
+            if (sluice::detail::KeptChoices(file).find("mine") != "7")
+              throw std::logic_error("a choice that was kept is not found");
+          }};
+}
+
 void write_images(const Path& folder, image::ImageFormat format, const std::string& ending) {
   const NDArray picture = arange(0, 96, 1, {.dtype = float32}).reshape({8, 4, 3}).astype(uint8);
   image::imwrite(folder / ("colours" + ending), picture, {.format = format});
@@ -94,7 +143,7 @@ Reader png() {
 }  // namespace
 
 std::vector<Reader> data_readers() {
-  return {tables(), idx(), records(), record_indices(), jpeg(), png()};
+  return {tables(), idx(), records(), record_indices(), cifar(), image_lists(), kept_choices(), jpeg(), png()};
 }
 
 }  // namespace sluice::fuzz

@@ -25,7 +25,7 @@ struct Reader {
 std::vector<Reader> array_readers();
 /// Programs: graph files, MXNet's symbols, states of training.
 std::vector<Reader> program_readers();
-/// Data: tables, records, IDX, JPEG, PNG.
+/// Data: tables, records, IDX, CIFAR, lists of images, JPEG, PNG; choices that trials left.
 std::vector<Reader> data_readers();
 std::vector<Reader> all_readers();
 

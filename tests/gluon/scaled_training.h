@@ -27,6 +27,19 @@ inline std::map<std::string, Make> optimizers() {
       {"SGD", [] { return std::make_unique<SGD>(SGDOptions{.learning_rate = 0.1, .momentum = 0.9}); }},
       {"Adam", [] { return std::make_unique<Adam>(AdamOptions{.learning_rate = 0.02}); }},
       {"AdamW", [] { return std::make_unique<AdamW>(AdamWOptions{.learning_rate = 0.02}); }},
+      {"AdaBelief", [] { return std::make_unique<AdaBelief>(AdaBeliefOptions{.learning_rate = 0.02}); }},
+      {"GroupAdaGrad", [] { return std::make_unique<GroupAdaGrad>(GroupAdaGradOptions{.learning_rate = 0.1}); }},
+      {"LANS", [] { return std::make_unique<LANS>(LANSOptions{.learning_rate = 0.02, .wd = 0.01}); }},
+      {"LBSGD",
+       [] {
+         return std::make_unique<LBSGD>(
+             LBSGDOptions{.momentum = 0.9, .warmup_epochs = 2, .batch_scale = 3, .updates_per_epoch = 4});
+       }},
+      {"LBSGD by norms",
+       [] {
+         return std::make_unique<LBSGD>(
+             LBSGDOptions{.warmup_strategy = LargeBatchWarmup::lars, .batch_scale = 2, .begin_epoch = 1});
+       }},
       {"Adamax", [] { return std::make_unique<Adamax>(AdamaxOptions{.learning_rate = 0.02}); }},
       {"Nadam", [] { return std::make_unique<Nadam>(NadamOptions{.learning_rate = 0.02}); }},
       {"Nadam of one momentum", [] { return std::make_unique<Nadam>(NadamOptions{.schedule_decay = 0}); }},

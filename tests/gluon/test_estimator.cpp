@@ -200,6 +200,7 @@ TEST_CASE("Training ends where it is told to", "[gluon][estimator]") {
       fit({.handlers = est::handlers(est::StoppingHandler({.stop_when = [&] { return ++asked == 4; }}))}) ==
       std::pair(3l, 0l));
   CHECK(estimator.stop_reason() == "it was asked to stop");
+  CHECK(fit({.handlers = est::handlers(est::StoppingHandler({.max_epochs = 2}))}) == std::pair(10l, 2l));
   CHECK_THROWS_WITH(fit({}), sluice::test::contains("no end"));
   CHECK_THROWS_AS(fit({.epochs = -1}), ValueError);
   CHECK_THROWS_AS(est::StoppingHandler({}), ValueError);

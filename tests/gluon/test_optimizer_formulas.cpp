@@ -6,101 +6,13 @@
 #include <string>
 #include <vector>
 
-#include "tests/gluon/support.h"
+#include "tests/gluon/formula_steps.h"
 
 using namespace sluice;
 using namespace sluice::test;
 namespace optimizer = gluon::optimizer;
 
 namespace {
-
-using Numbers = std::vector<double>;
-
-/// What a formula has of one parameter.
-struct Told {
-  Numbers w, g;     // the gradient, rescaled and clipped
-  int t;            // counted from 1
-  Numbers a, b, c;  // states, zeros at first
-  std::int64_t rows, columns;
-  double lr;  // at this step
-
-  std::size_t size() const { return w.size(); }
-  double norm(const Numbers& of) const {
-    double sum = 0;
-    for (const double value : of)
-      sum += value * value;
-    return std::sqrt(sum);
-  }
-};
-
-using Formula = std::function<void(Told&)>;
-
-/// The gradient at step t: of both signs, now and then 0.
-Numbers gradient(std::size_t size, int t) {
-  Numbers all;
-  for (std::size_t i = 0; i < size; ++i)
-    all.push_back((static_cast<double>((i * 31 + static_cast<std::size_t>(t) * 17) % 41) - 20) / 8);
-  return all;
-}
-
-/// A matrix and a vector, 50 steps at a batch of 2, gradients clipped where `clip` says so.
-void check_steps(std::unique_ptr<optimizer::Optimizer> made, double lr, double clip, const Formula& formula) {
-  const Shape shapes[] = {{3, 4}, {5}};
-  ParameterDict parameters;
-  std::vector<Told> told;
-  for (std::size_t i = 0; i < 2; ++i) {
-    const Parameter parameter(i == 0 ? "weight" : "other", {.shape = shapes[i], .dtype = float64});
-    const NDArray begin = pattern_array(shapes[i], static_cast<int>(i) * 5).astype(float64);
-    parameter.set_data(begin);
-    parameters.insert(parameter.name(), parameter);
-    const Numbers zeros(static_cast<std::size_t>(begin.size()));
-    told.push_back({begin.to_vector<double>(), {}, 0, zeros, zeros, zeros, shapes[i][0], i == 0 ? 4 : 1, lr});
-  }
-  Trainer trainer(parameters, std::move(made));
-  for (int t = 1; t <= 50; ++t) {
-    NDArray loss;
-    {
-      const autograd::RecordScope record;
-      for (const auto& [name, parameter] : parameters) {
-        const auto n = static_cast<std::size_t>(parameter.data().size());
-        const NDArray part = sum(parameter.data() * array(gradient(n, t), parameter.shape()));
-        loss = loss.defined() ? loss + part : part;
-      }
-    }
-    loss.backward();
-    trainer.step(2);
-    std::size_t at = 0;
-    for (const auto& [name, parameter] : parameters) {
-      Told& one = told[at++];
-      one.t = t;
-      one.g = gradient(one.size(), t);
-      for (double& value : one.g) {
-        value /= 2;
-        value = clip < 0 ? value : std::clamp(value, -clip, clip);
-      }
-      formula(one);
-      const Numbers found = parameter.data().to_vector<double>();
-      for (std::size_t i = 0; i < found.size(); ++i) {
-        INFO("step " << t << ", " << name << " element " << i);
-        REQUIRE(found[i] == Approx(one.w[i]).epsilon(1e-9).margin(1e-11));
-      }
-    }
-  }
-}
-
-template <class O, class Options>
-void check(const Options& options, const Formula& formula) {
-  INFO(O(options).name());
-  check_steps(std::make_unique<O>(options), options.learning_rate, options.clip_gradient, formula);
-}
-
-/// Each element by itself.
-Formula each(const std::function<void(Told&, std::size_t)>& one) {
-  return [one](Told& told) {
-    for (std::size_t i = 0; i < told.size(); ++i)
-      one(told, i);
-  };
-}
 
 double sign(double x) {
   return x > 0 ? 1 : x < 0 ? -1 : 0;
@@ -186,6 +98,41 @@ TEST_CASE("Adam and AdamW follow their formulas over 50 steps", "[gluon][trainer
         const double mean = s.a[i] / (1 - std::pow(0.8, s.t)), variance = s.b[i] / (1 - std::pow(0.95, s.t));
         s.w[i] -= 0.02 * mean / (std::sqrt(variance) + 1e-3);
       }));
+}
+
+TEST_CASE("AdaBelief follows its formula over 50 steps, corrected or not", "[gluon][trainer]") {
+  for (const bool corrects : {true, false}) {
+    check<optimizer::AdaBelief>(
+        optimizer::AdaBeliefOptions{
+            .learning_rate = 0.02,
+            .beta1 = 0.8,
+            .beta2 = 0.95,
+            .epsilon = 1e-3,
+            .correct_bias = corrects,
+            .wd = 0.03,
+            .clip_gradient = 1},
+        each([=](Told& s, std::size_t i) {
+          const double g = s.g[i] + 0.03 * s.w[i];
+          s.a[i] = 0.8 * s.a[i] + 0.2 * g;
+          s.b[i] = 0.95 * s.b[i] + 0.05 * (g - s.a[i]) * (g - s.a[i]) + 1e-3;
+          const double rate = corrects ? 0.02 * std::sqrt(1 - std::pow(0.95, s.t)) / (1 - std::pow(0.8, s.t)) : 0.02;
+          s.w[i] -= rate * s.a[i] / (std::sqrt(s.b[i]) + 1e-3);
+        }));
+  }
+}
+
+TEST_CASE("GroupAdaGrad follows its formula over 50 steps, a number a row", "[gluon][trainer]") {
+  check<optimizer::GroupAdaGrad>(
+      optimizer::GroupAdaGradOptions{.learning_rate = 0.1, .epsilon = 0.01, .wd = 0.03, .clip_gradient = 1},
+      [](Told& s) {
+        const auto columns = static_cast<std::size_t>(s.columns);
+        for (std::size_t i = 0; i < s.size(); ++i) {
+          const double g = s.g[i] + 0.03 * s.w[i];
+          s.a[i / columns] += g * g / static_cast<double>(columns);
+        }
+        for (std::size_t i = 0; i < s.size(); ++i)
+          s.w[i] -= 0.1 * (s.g[i] + 0.03 * s.w[i]) / (std::sqrt(s.a[i / columns]) + 0.01);
+      });
 }
 
 TEST_CASE("RMSProp, AdaGrad and AdaDelta follow their formulas over 50 steps", "[gluon][trainer]") {
@@ -362,6 +309,40 @@ TEST_CASE("LARS and LAMB follow their formulas over 50 steps, with bounds that c
               s.w[i] -= 0.02 * ratio * s.c[i];
           });
     }
+  }
+}
+
+TEST_CASE("LANS follows its formula over 50 steps, with bounds that cut", "[gluon][trainer]") {
+  const std::pair<double, double> bounds[] = {{-1, -1}, {-1, 1.5}, {4, -1}, {1.9, 2.1}};
+  for (const auto& [low, high] : bounds) {
+    CAPTURE(low, high);
+    check<optimizer::LANS>(
+        optimizer::LANSOptions{
+            .learning_rate = 0.02,
+            .beta1 = 0.8,
+            .beta2 = 0.95,
+            .epsilon = 1e-3,
+            .lower_bound = low,
+            .upper_bound = high,
+            .wd = 0.05,
+            .clip_gradient = 0.3},
+        [=, low = low, high = high](Told& s) {
+          const double length = s.norm(s.whole);
+          Numbers of_mean, of_grad;
+          for (std::size_t i = 0; i < s.size(); ++i) {
+            const double g = length == 0 ? 0 : cut(s.whole[i] / length, 0.3);
+            s.a[i] = 0.8 * s.a[i] + 0.2 * g;
+            s.b[i] = 0.95 * s.b[i] + 0.05 * g * g;
+            const double root = std::sqrt(s.b[i] / (1 - std::pow(0.95, s.t))) + 1e-3;
+            of_mean.push_back(s.a[i] / (1 - std::pow(0.8, s.t)) / root + 0.05 * s.w[i]);
+            of_grad.push_back(g / root + 0.05 * s.w[i]);
+          }
+          double of_w = s.norm(s.w);
+          of_w = low >= 0 ? std::max(of_w, low) : of_w;
+          of_w = high >= 0 ? std::min(of_w, high) : of_w;
+          for (std::size_t i = 0; i < s.size(); ++i)
+            s.w[i] -= 0.02 * of_w * (0.8 * of_mean[i] / s.norm(of_mean) + (1 - 0.8) * of_grad[i] / s.norm(of_grad));
+        });
   }
 }
 

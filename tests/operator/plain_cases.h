@@ -175,10 +175,12 @@ inline void add_updates(std::vector<PlainCase>& cases) {
   };
   add_rule("nag_update", update_rules::Nag{});
   add_rule("adamw_update", update_rules::AdamW{});
+  add_rule("adabelief_update", update_rules::AdaBelief{});
   add_rule("adamax_update", update_rules::Adamax{});
   add_rule("nadam_update", update_rules::Nadam{});
   add_rule("rmsprop_update", update_rules::RmsProp{.momentum = 0.5});
   add_rule("adagrad_update", update_rules::AdaGrad{});
+  add_rule("group_adagrad_update", update_rules::GroupAdaGrad{});
   add_rule("adadelta_update", update_rules::AdaDelta{});
   add_rule("ftrl_update", update_rules::Ftrl{});
   add_rule("ftml_update", update_rules::Ftml{});
@@ -187,7 +189,12 @@ inline void add_updates(std::vector<PlainCase>& cases) {
   add_rule("signum_update", update_rules::Signum{});
   add_rule("lars_update", update_rules::Lars{});
   add_rule("lamb_update", update_rules::Lamb{});
+  add_rule("lans_update", update_rules::Lans{});
+  add_rule("lbsgd_update", update_rules::Lbsgd{.momentum = 0.5, .batch_scale = 2, .warmup_updates = 5});
   add_rule("adafactor_update", update_rules::Adafactor{.momentum = 0.5});
+}
+
+inline void add_guards(std::vector<PlainCase>& cases) {
   cases.push_back({"gradient_guard", alike(3, {3, 4}), [](const Arrays& in, DType) {
                      return Arrays{gradient_guard(in, {.max_norm = 1})};
                    }});
@@ -252,6 +259,7 @@ inline std::vector<PlainCase> plain_cases() {
   case_parts::add_plain_reductions(cases);
   case_parts::add_parts_of_layers(cases);
   case_parts::add_updates(cases);
+  case_parts::add_guards(cases);
   case_parts::add_sources(cases);
   case_parts::add_samples(cases);
   for (const char* op : {"detach", "fill"})

@@ -8,17 +8,21 @@
 #include <functional>
 #include <vector>
 
-#include <sluice/ndarray/shape.h>
 #include <sluice/operator/update/rules.h>
 
 namespace sluice::test {
 
 using Column = std::vector<double>;
 
-/// One parameter as a reference sees it: gradients rescaled and cut, states that begin at 0.
+inline double cut_to(double value, double clip) {
+  return clip < 0 ? value : std::min(std::max(value, -clip), clip);
+}
+
+/// One parameter as a reference sees it: gradients rescaled, and cut, states that begin at 0.
 struct Followed {
   Column w, g, a, b, c;
-  double lr = 0, wd = 0, t = 1;
+  Column whole = {};  // gradients that are not cut
+  double lr = 0, wd = 0, t = 1, clip = -1;
   bool plain = false;
   Shape shape = {};  // of the weight
 
@@ -28,6 +32,12 @@ struct Followed {
       f(i);
   }
   double decayed(std::size_t i) const { return g[i] + wd * w[i]; }
+  void take(const Column& gradient, const UpdateOptions& told) {
+    whole = gradient;
+    clip = told.clip_gradient;
+    for (std::size_t i = 0; i < whole.size(); ++i)
+      g[i] = cut_to(whole[i] *= told.rescale_grad, clip);
+  }
 };
 
 inline double norm_of(const Column& values) {
@@ -69,6 +79,15 @@ inline void follow(const update_rules::AdamW& r, Followed& p) {
     take_moments(r, p, i, p.g[i]);
     const double mean = p.a[i] / (1 - std::pow(r.beta1, p.t)), variance = p.b[i] / (1 - std::pow(r.beta2, p.t));
     p.w[i] -= p.lr * mean / (std::sqrt(variance) + r.epsilon);
+  });
+}
+inline void follow(const update_rules::AdaBelief& r, Followed& p) {
+  const double correction = std::sqrt(1 - std::pow(r.beta2, p.t)) / (1 - std::pow(r.beta1, p.t));
+  p.each([&](std::size_t i) {
+    const double g = p.decayed(i);
+    p.a[i] = r.beta1 * p.a[i] + (1 - r.beta1) * g;
+    p.b[i] = r.beta2 * p.b[i] + (1 - r.beta2) * (g - p.a[i]) * (g - p.a[i]) + r.epsilon;
+    p.w[i] -= p.lr * (r.correct_bias ? correction : 1) * p.a[i] / (std::sqrt(p.b[i]) + r.epsilon);
   });
 }
 inline void follow(const update_rules::Adamax& r, Followed& p) {
@@ -133,6 +152,12 @@ inline void follow(const update_rules::AdaGrad& r, Followed& p) {
     p.w[i] -= p.lr * g / (std::sqrt(p.a[i]) + r.epsilon);
   });
 }
+inline void follow(const update_rules::GroupAdaGrad& r, Followed& p) {
+  const std::size_t rows = p.shape.ndim() == 0 ? 1 : static_cast<std::size_t>(p.shape[0]);
+  const std::size_t columns = rows == 0 ? 0 : p.w.size() / rows;
+  p.each([&](std::size_t i) { p.a[i / columns] += p.decayed(i) * p.decayed(i) / static_cast<double>(columns); });
+  p.each([&](std::size_t i) { p.w[i] -= p.lr * p.decayed(i) / (std::sqrt(p.a[i / columns]) + r.epsilon); });
+}
 inline void follow(const update_rules::AdaDelta& r, Followed& p) {
   p.each([&](std::size_t i) {
     const double g = p.decayed(i);
@@ -184,6 +209,46 @@ inline void follow(const update_rules::Lamb& r, Followed& p) {
     weight = std::min(weight, r.upper_bound);
   const double length = norm_of(direction), ratio = weight > 0 && length > 0 ? weight / length : 1;
   p.each([&](std::size_t i) { p.w[i] -= p.lr * ratio * direction[i]; });
+}
+
+inline void follow(const update_rules::Lans& r, Followed& p) {
+  const double length = norm_of(p.whole);
+  Column mean(p.w.size()), grad(p.w.size());
+  p.each([&](std::size_t i) {
+    const double g = length == 0 ? 0 : cut_to(p.whole[i] / length, p.clip);
+    take_moments(r, p, i, g);
+    const double root = std::sqrt(p.b[i] / (1 - std::pow(r.beta2, p.t))) + r.epsilon;
+    mean[i] = p.a[i] / (1 - std::pow(r.beta1, p.t)) / root + p.wd * p.w[i];
+    grad[i] = g / root + p.wd * p.w[i];
+  });
+  double weight = norm_of(p.w);
+  if (r.lower_bound >= 0)
+    weight = std::max(weight, r.lower_bound);
+  if (r.upper_bound >= 0)
+    weight = std::min(weight, r.upper_bound);
+  const auto ratio = [&](double norm) { return weight > 0 && norm > 0 ? weight / norm : 1; };
+  const double of_mean = r.beta1 * ratio(norm_of(mean)), of_grad = (1 - r.beta1) * ratio(norm_of(grad));
+  p.each([&](std::size_t i) { p.w[i] -= p.lr * (of_mean * mean[i] + of_grad * grad[i]); });
+}
+inline void follow(const update_rules::Lbsgd& r, Followed& p) {
+  const double number = static_cast<double>(r.begin_updates) + p.t, scale = static_cast<double>(r.batch_scale);
+  p.each([&](std::size_t i) { p.a[i] += p.whole[i]; });
+  if (std::fmod(number, scale) != 0)
+    return;
+  Column mean(p.w.size());
+  p.each([&](std::size_t i) { mean[i] = cut_to(p.a[i] / scale, p.clip); });
+  const double warm = std::min(1.0, number / static_cast<double>(r.warmup_updates));
+  double rate = 1 + (scale - 1) * std::pow(warm, r.warmup_power);
+  if (r.lars) {
+    const double weight = norm_of(p.w), length = norm_of(mean);
+    rate = std::sqrt(weight * weight / (length * length + p.wd * weight * weight + 1e-18));
+    rate = std::min(std::max(rate, 0.01), 100.0);
+  }
+  p.each([&](std::size_t i) {
+    p.b[i] = r.momentum * p.b[i] - p.lr * rate * (mean[i] + p.wd * p.w[i]);
+    p.w[i] += p.b[i];
+    p.a[i] = 0;
+  });
 }
 
 // RMS of the paper.
@@ -249,6 +314,8 @@ void each_rule(const F& f) {
   f("Nag without momentum", Nag{.momentum = 0});
   f("Adam", Adam{});
   f("AdamW", AdamW{.beta1 = 0.8, .epsilon = 1e-3});
+  f("AdaBelief", AdaBelief{.beta1 = 0.8, .epsilon = 1e-3});
+  f("AdaBelief, uncorrected", AdaBelief{.beta2 = 0.9, .epsilon = 1e-2, .correct_bias = false});
   f("Adamax", Adamax{.beta2 = 0.9});
   f("Nadam", Nadam{.beta1 = 0.8, .epsilon = 1e-3, .schedule_decay = 3});
   f("RmsProp", RmsProp{});
@@ -256,6 +323,7 @@ void each_rule(const F& f) {
   f("RmsProp centered", RmsProp{.epsilon = 1e-3, .centered = true});
   f("RmsProp centered with momentum", RmsProp{.rho = 0.8, .epsilon = 1e-2, .momentum = 0.5, .centered = true});
   f("AdaGrad", AdaGrad{});
+  f("GroupAdaGrad", GroupAdaGrad{});
   f("AdaDelta", AdaDelta{.epsilon = 1e-3});
   f("Ftrl", Ftrl{.lamda1 = 0.1});
   f("Ftml", Ftml{.epsilon = 1e-3});
@@ -268,6 +336,10 @@ void each_rule(const F& f) {
   f("Lamb", Lamb{.epsilon = 1e-3});
   f("Lamb within bounds, uncorrected",
     Lamb{.epsilon = 1e-2, .lower_bound = 0.5, .upper_bound = 2, .bias_correction = false});
+  f("Lans", Lans{.epsilon = 1e-3});
+  f("Lans within bounds", Lans{.beta1 = 0.5, .epsilon = 1e-2, .lower_bound = 0.5, .upper_bound = 2});
+  f("Lbsgd", Lbsgd{.momentum = 0.5, .batch_scale = 2, .warmup_updates = 5, .warmup_power = 2});
+  f("Lbsgd by norms", Lbsgd{.batch_scale = 3, .begin_updates = 4, .lars = true});
   f("Adafactor", Adafactor{.epsilon1 = 1e-6});
   f("Adafactor with momentum, of steps as told",
     Adafactor{

@@ -80,11 +80,7 @@ template <class Rule>
 void follow_all(const Rule& rule, std::vector<Followed>& all, const List& grads, const UpdateOptions& o) {
   for (std::size_t p = 0; p < all.size(); ++p) {
     Followed& one = all[p];
-    const Column given = grads[p].to_vector<double>();
-    for (std::size_t i = 0; i < given.size(); ++i) {
-      const double g = given[i] * o.rescale_grad;
-      one.g[i] = o.clip_gradient < 0 ? g : std::min(std::max(g, -o.clip_gradient), o.clip_gradient);
-    }
+    one.take(grads[p].to_vector<double>(), o);
     one.lr = o.learning_rate * (o.learning_rate_multipliers.empty() ? 1 : o.learning_rate_multipliers[p]);
     one.wd = o.weight_decay * (o.weight_decay_multipliers.empty() ? 1 : o.weight_decay_multipliers[p]);
     one.t = static_cast<double>(o.steps[p]);

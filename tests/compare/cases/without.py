@@ -33,6 +33,10 @@ without(
     "dcasgd_update",
     "lars_update",
     "lamb_update",
+    "adabelief_update",
+    "group_adagrad_update",
+    "lans_update",
+    "lbsgd_update",
 )
 without("PyTorch reckons its edges in the array's own type; tests/operator holds it to numpy.histogram's rules", "histogram")
 without("made of topk, which is compared", "topk_mask")
