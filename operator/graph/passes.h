@@ -45,8 +45,8 @@ SLUICE_API Graph with_epilogues(const Graph& graph, Rounding rounding);
 /// apart, are one call; so are the gradients of all three, where they are there. What lies between them, which is as
 /// large as the image many times over, is not written down. To the last bit.
 SLUICE_API Graph with_pooled_convolutions(const Graph& graph);
-/// On a GPU, the gradient of a max pooling that alone the gradient of a relu behind a convolution reads, with the sum of
-/// the convolution's bias, is one call with that. To the last bit.
+/// On a GPU, the gradient of a max pooling that alone the gradient of a relu behind a convolution reads, with the sum
+/// of the convolution's bias, is one call with that. To the last bit.
 SLUICE_API Graph with_unpooled_relus(const Graph& graph);
 /// On a GPU, batch norm of the batch's statistics takes along a relu that alone reads it, and before that a sum with an
 /// array that is there already; its gradient computes again what the relu let through, where nothing that this comes of
