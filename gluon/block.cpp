@@ -5,7 +5,6 @@
 #include <vector>
 
 #include <sluice/engine/error.h>
-#include <sluice/engine/region.h>
 #include <sluice/gluon/detail/block_members.h>
 #include <sluice/gluon/detail/called.h>
 #include <sluice/gluon/detail/layer_watch.h>
@@ -145,37 +144,6 @@ Arrays Block::compute(std::span<const NDArray> inputs) const {
   if (detail::hooks_exist() && !sluice::detail::calls_are_taken()) [[unlikely]]
     return compute_watched(inputs);
   return compute_as_asked(inputs);
-}
-
-// As a graph, if it is hybridized.
-Arrays Block::compute_as_asked(std::span<const NDArray> inputs) const {
-  const std::shared_ptr<detail::Hybrid>& hybrid = members().hybrid;
-  if (hybrid == nullptr || sluice::detail::calls_are_taken() || region_records())
-    return forward_all(inputs);
-  return hybrid->run(
-      inputs,
-      [this](std::span<const NDArray> traced) { return forward_all(traced); },
-      [this] { return collect_params(); },
-      call_site());
-}
-
-void Block::hybridize(bool active, const HybridOptions& options) {
-  members().hybrid = active ? std::make_shared<detail::Hybrid>(options) : nullptr;
-}
-bool Block::is_hybridized() const {
-  return members().hybrid != nullptr;
-}
-// Also where it is hybridized as a part of a network that is not.
-void Block::make_room_for_plans(std::size_t plans) const {
-  if (members().hybrid != nullptr)
-    members().hybrid->make_room(plans);
-}
-std::size_t Block::hybrid_traces() const {
-  return members().hybrid == nullptr ? 0 : members().hybrid->traced();
-}
-const graph::Plan* Block::hybrid_plan() const {
-  const auto program = members().hybrid == nullptr ? nullptr : members().hybrid->last();
-  return program == nullptr ? nullptr : program->forward.get();
 }
 
 Arrays Block::run(detail::ChildSlot* slot, std::span<const NDArray> inputs, SourceLocation site, bool one) const {

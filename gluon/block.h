@@ -180,6 +180,11 @@ class SLUICE_API Block {
   std::size_t hybrid_traces() const;
   /// The graph that ran last, or null: for printing it, its memory. Good until the next call of the block.
   const graph::Plan* hybrid_plan() const;
+  /// Why the last call ran by hand, or is more than one CUDA graph: the operator, its layer, the user's line. "by hand:
+  /// forward writes an array that it is given: add (layer 2 (Mine), called at train.cpp:31)". Empty where all is one
+  /// graph, on a CPU as far as it runs as a graph at all, and of a block that is not hybridized or was not called. What
+  /// a capture refuses a plan knows after its first runs. Waits for runs that are being pushed; not for bodies.
+  std::string hybrid_reason() const;
 
   /// The layers with the shapes that they give, parameters, and operations of a forward in predict mode (graph::flops),
   /// for inputs of which shape, type and device count: abstract_array() will do. Nothing is computed, but parameters

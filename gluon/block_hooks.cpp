@@ -175,10 +175,13 @@ Arrays Block::compute_watched(std::span<const NDArray> inputs) const {
       (*hook)(*this, inputs);
   }
   Arrays outputs = [&] {
-    if (lists->operators.empty()) {
-      const bool by_hand = sluice::detail::observer_here() != nullptr || is_hooked_inside();
-      return by_hand ? forward_all(inputs) : compute_as_asked(inputs);
-    }
+    const bool by_hand = !lists->operators.empty() || sluice::detail::observer_here() != nullptr || is_hooked_inside();
+    if (!by_hand)
+      return compute_as_asked(inputs);
+    if (const std::shared_ptr<detail::Hybrid>& hybrid = members().hybrid; hybrid != nullptr)
+      hybrid->note_aside("hooks look at its operators, or at layers inside it");
+    if (lists->operators.empty())
+      return forward_all(inputs);
     const detail::OperatorWatch watch(*hooks, lists->operators);
     return forward_all(inputs);
   }();

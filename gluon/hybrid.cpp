@@ -7,6 +7,7 @@
 #include <sluice/gluon/detail/hybrid.h>
 #include <sluice/gluon/detail/hybrid_node.h>
 #include <sluice/gluon/detail/network_changes.h>
+#include <sluice/gluon/detail/why_by_hand.h>
 #include <sluice/ndarray/detail/array_object.h>
 #include <sluice/operator/autocast.h>
 
@@ -59,7 +60,7 @@ bool is_recorded(std::span<const NDArray> inputs, const std::vector<Parameter>& 
 bool is_outdated(const HybridProgram& program) {
   const auto has_gradient = [](const NDArray& array) { return autograd::on_tape(array); };
   const auto is_replaced = [](const ParameterRead& read) { return read.is_outdated(); };
-  return !program.by_hand &&
+  return program.by_hand.empty() &&
          ((autograd::is_recording() && std::any_of(program.captured.begin(), program.captured.end(), has_gradient)) ||
           std::any_of(program.others.begin(), program.others.end(), is_replaced));
 }
@@ -157,8 +158,14 @@ std::shared_ptr<const TracedForward> Hybrid::find_like(const Table& table, const
 void Hybrid::note_use(const Known& known) {
   if (used_last_.load(std::memory_order_relaxed) == &known)
     return;
+  aside_.store(nullptr, std::memory_order_relaxed);
   used_last_.store(&known, std::memory_order_relaxed);
   known.used.store(1 + uses_.fetch_add(1, std::memory_order_relaxed), std::memory_order_relaxed);
+}
+
+void Hybrid::note_aside(const char* why) noexcept {
+  aside_.store(why, std::memory_order_relaxed);
+  used_last_.store(nullptr, std::memory_order_relaxed);  // so that the next use is noted
 }
 
 bool Hybrid::Table::is_of(std::uint64_t called, const std::vector<Parameter>& own) const {
@@ -231,12 +238,15 @@ Arrays Hybrid::run_new(std::span<const NDArray> inputs, const Forward& forward, 
     traced_.fetch_add(1, std::memory_order_relaxed);
   }
   const auto program = keep(std::move(signature), std::move(made), of_called, parameters);
-  return program->by_hand ? forward(inputs) : call(program, inputs, site);
+  aside_.store(nullptr, std::memory_order_relaxed);
+  return program->by_hand.empty() ? call(program, inputs, site) : forward(inputs);
 }
 
 Arrays Hybrid::run(std::span<const NDArray> inputs, const Forward& forward, const List& list, SourceLocation site) {
-  if (!has_data(inputs))
+  if (!has_data(inputs)) {
+    note_aside("an input is undefined, or has no values");
     return forward(inputs);
+  }
   const std::uint64_t changes = network_changes();
   for (;;) {
     Found what = {};
@@ -245,12 +255,15 @@ Arrays Hybrid::run(std::span<const NDArray> inputs, const Forward& forward, cons
       const Lookup found = look_up(table, inputs, changes);
       if (found.what == Found::program) [[likely]] {
         note_use(*found.known);
-        return found.known->program->by_hand ? forward(inputs) : call(found.known->program, inputs, site);
+        const std::shared_ptr<const HybridProgram>& program = found.known->program;
+        return program->by_hand.empty() ? call(program, inputs, site) : forward(inputs);
       }
       what = found.what;
     }
-    if (what == Found::no_shapes)
+    if (what == Found::no_shapes) {
+      note_aside("a parameter had no values yet, whose shape the first call says");
       return forward(inputs);
+    }
     if (what == Found::none)
       return run_new(inputs, forward, site);
     list_parameters(list);
@@ -264,6 +277,25 @@ void Hybrid::make_room(std::size_t plans) {
 
 std::size_t Hybrid::traced() const {
   return traced_.load(std::memory_order_relaxed);
+}
+
+std::string Hybrid::reason() const {
+  const std::string by_hand = "by hand: ";
+  if (const char* const why = aside_.load(std::memory_order_relaxed); why != nullptr)
+    return by_hand + why;
+  const std::shared_ptr<const HybridProgram> program = last();
+  if (program == nullptr)
+    return "";
+  if (!program->by_hand.empty())
+    return by_hand + program->by_hand;
+  std::string text;
+  for (const graph::Plan* const plan : {program->forward.get(), program->backward.get()}) {
+    const std::string cut = plan == nullptr ? "" : why_cut(*plan);
+    if (cut.empty())
+      continue;
+    text += message(text.empty() ? "" : "\n", plan == program->backward.get() ? "gradients: " : "forward: ", cut);
+  }
+  return text;
 }
 
 std::shared_ptr<const HybridProgram> Hybrid::last() const {

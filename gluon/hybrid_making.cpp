@@ -3,6 +3,7 @@
 
 #include <sluice/engine/error.h>
 #include <sluice/gluon/detail/hybrid.h>
+#include <sluice/gluon/detail/why_by_hand.h>
 #include <sluice/operator/graph/passes.h>
 #include <sluice/operator/view/attributes.h>
 
@@ -23,9 +24,9 @@ class Making {
     made_->engine = engine.new_var();
     const graph::Graph& marked = traced_->program.graph;
     const graph::Graph joint = graph::without_detached(marked);
-    if (graph::writes_inputs(joint))  // the caller's arrays, where a plan would not
-      made_->by_hand = true;
-    if (made_->by_hand)
+    if (made_->by_hand.empty())
+      made_->by_hand = why_writing(joint);  // the caller's arrays, where a plan would not
+    if (!made_->by_hand.empty())
       return made_;
     if (std::find(traced_->batched.begin(), traced_->batched.end(), true) != traced_->batched.end())
       made_->traced = traced_;
@@ -42,8 +43,8 @@ class Making {
           [](const graph::Node& node) { return node.op != &sluice::detail::k_detach; }));
       try {
         cut(joint, engine);
-      } catch (const AutogradError&) {  // it writes in place what some gradient needs; perhaps nobody asks for that one
-        made_->by_hand = true;
+      } catch (const AutogradError& error) {  // it writes in place what some gradient needs; perhaps nobody asks for it
+        made_->by_hand = error.message();
       }
     }
     note_captured(joint);

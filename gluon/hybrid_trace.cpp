@@ -4,6 +4,7 @@
 #include <sluice/engine/error.h>
 #include <sluice/gluon/detail/hybrid_trace.h>
 #include <sluice/gluon/detail/tape.h>
+#include <sluice/gluon/detail/why_by_hand.h>
 #include <sluice/ndarray/autograd.h>
 
 namespace sluice::gluon::detail {
@@ -23,6 +24,8 @@ class Tracing {
       inputs_.push_back(tracer_.input(call_.inputs[i], call_.recorded && call_.wanted[i]));
     const ParameterReads reads;
     made_.program = watched_trace(tracer_, [&] { return call_.recorded ? with_gradients() : alone(); });
+    if (reads_recorded_)
+      made_.by_hand = why_reading(made_.program.graph, recorded_elsewhere());
     made_.others = reads.others([&](const Parameter& read) {
       return std::any_of(
           call_.parameters.begin(), call_.parameters.end(), [&](const Parameter& own) { return own.same(read); });
@@ -36,7 +39,7 @@ class Tracing {
     const autograd::ModeScope mode(autograd::is_recording(), made_.training);
     const Arrays outputs = call_forward();
     note_outputs(outputs);
-    made_.by_hand = !tracer_.recorded_constants().empty() && autograd::is_recording();
+    reads_recorded_ = !tracer_.recorded_constants().empty() && autograd::is_recording();
     return outputs;
   }
 
@@ -75,33 +78,37 @@ class Tracing {
     }
     note_outputs(outputs);
     made_.place = {tracer_.size(), inputs_.size(), outputs.size()};
-    made_.by_hand = tape_knows_more(outputs);
-    if (made_.by_hand)
+    made_.by_hand = what_tape_knows_more(outputs);
+    reads_recorded_ = made_.by_hand.empty() && !recorded_elsewhere().empty();
+    if (reads_recorded_ || !made_.by_hand.empty())
       return outputs;
     try {
       const std::vector<NDArray> gradients = trace_gradients(outputs);
       outputs.insert(outputs.end(), gradients.begin(), gradients.end());
-    } catch (const AutogradError&) {  // it wrote what some gradient needs; perhaps nobody asks for that one
-      made_.by_hand = true;
+    } catch (const AutogradError& error) {  // it wrote what some gradient needs; perhaps nobody asks for that one
+      made_.by_hand = error.message();
     }
     return outputs;
   }
 
-  // Than the graph of calls: gradients of other arrays, or that the program gave itself.
-  bool tape_knows_more(const Arrays& outputs) {
+  // Than the graph of calls: gradients that the program gave itself.
+  std::string what_tape_knows_more(const Arrays& outputs) {
+    if (tracer_.records_outside() || tracer_.has_own_gradients())
+      return tracer_.beyond_calls();
     const bool stand = std::all_of(
         outputs.begin(), outputs.end(), [&](const NDArray& output) { return tracer_.stands_as_called(output); });
-    return !stand || captures_recorded() || tracer_.records_outside() || tracer_.has_own_gradients();
+    return stand ? "" : "a result is a variable, or has a gradient of its own";
   }
 
   // Gradients of arrays that are neither inputs nor parameters: where they go the tape knows.
-  bool captures_recorded() const {
-    const std::vector<NDArray>& used = tracer_.recorded_constants();
-    return std::any_of(used.begin(), used.end(), [&](const NDArray& one) {
-      return std::none_of(call_.parameters.begin(), call_.parameters.end(), [&](const Parameter& parameter) {
+  std::vector<NDArray> recorded_elsewhere() const {
+    std::vector<NDArray> found = tracer_.recorded_constants();
+    std::erase_if(found, [&](const NDArray& one) {
+      return std::any_of(call_.parameters.begin(), call_.parameters.end(), [&](const Parameter& parameter) {
         return parameter.data().same(one);
       });
     });
+    return found;
   }
 
   std::vector<NDArray> trace_gradients(const Arrays& outputs) {
@@ -141,6 +148,7 @@ class Tracing {
   graph::Tracer tracer_{graph::Outside::constants, graph::Detached::kept};
   std::vector<NDArray> inputs_;
   TracedForward made_;
+  bool reads_recorded_ = false;
 };
 
 // Gradients come in with the shapes of the outputs that they are of.
@@ -153,8 +161,8 @@ std::optional<graph::Graph> program_for(const TracedForward& known, std::span<co
 
 bool is_same_outline(const ForwardOutline& a, const ForwardOutline& b) {
   const auto is_same_array = [](const NDArray& x, const NDArray& y) { return x.same(y); };
-  return a.by_hand == b.by_hand && a.outputs == b.outputs && a.undefined == b.undefined && a.passed_on == b.passed_on &&
-         a.wanted == b.wanted && a.heads == b.heads &&
+  return a.by_hand.empty() == b.by_hand.empty() && a.outputs == b.outputs && a.undefined == b.undefined &&
+         a.passed_on == b.passed_on && a.wanted == b.wanted && a.heads == b.heads &&
          std::equal(a.parameters.begin(), a.parameters.end(), b.parameters.begin(), b.parameters.end(), is_same_array);
 }
 
@@ -166,7 +174,7 @@ TracedForward trace_forward(const ForwardCall& call) {
 
 void compare_batches(const ForwardCall& call, TracedForward& traced) {
   const std::vector<bool> batched = batched_inputs(call.inputs);
-  if (traced.by_hand || std::find(batched.begin(), batched.end(), true) == batched.end())
+  if (!traced.by_hand.empty() || std::find(batched.begin(), batched.end(), true) == batched.end())
     return;
   const std::vector<ArraySpec> others = with_other_batch(call.inputs, batched);
   const std::optional<graph::Graph> expected = program_for(traced, others);

@@ -14,6 +14,7 @@
 #include <sluice/gluon/detail/network_changes.h>
 #include <sluice/gluon/detail/parameter_reads.h>
 #include <sluice/gluon/detail/step_metrics.h>
+#include <sluice/gluon/detail/why_by_hand.h>
 #include <sluice/gluon/train_step.h>
 #include <sluice/ndarray/autograd.h>
 #include <sluice/ndarray/detail/array_object.h>
@@ -45,6 +46,7 @@ struct TrainStep::State {
   Signature asked = {{}, 0, {}, {}, {}, {}};
   std::size_t traced = 0;
   bool is_listed = false;
+  bool shapes_were_known = true;             // at the last step
   std::uint64_t changes = 0, of_called = 0;  // of networks, when the parameters were listed
 
   void list_parameters() {
@@ -183,7 +185,7 @@ struct TrainStep::State {
       return made;
     })};
     step.undefined = std::move(undefined);
-    step.by_hand = graph::writes_inputs(step.program.graph) || tracer.records_outside();
+    step.by_hand = tracer.records_outside() ? tracer.beyond_calls() : detail::why_writing(step.program.graph);
     step.others = reads.others([&](const Parameter& read) {
       return std::any_of(
           parameters.begin(), parameters.end(), [&](const auto& entry) { return entry.second.same(read); });
@@ -202,7 +204,7 @@ struct TrainStep::State {
       return;
     try {
       const TracedStep other = trace_once(others, given.samples, site);
-      if (!other.by_hand && other.undefined == step.undefined &&
+      if (other.by_hand.empty() && other.undefined == step.undefined &&
           detail::is_same_with_constants(*expected, other.program.graph))
         step.batched = batched;
     } catch (const std::exception&) {  // it need not take such a batch
@@ -212,7 +214,7 @@ struct TrainStep::State {
   std::shared_ptr<const TracedStep> trace(const Signature& given, SourceLocation site) {
     auto step = std::make_shared<TracedStep>(trace_once(given.inputs, given.samples, site));
     ++traced;
-    if (step->by_hand)
+    if (!step->by_hand.empty())
       return step;
     require_gradients(step->program.graph);
     if (options.batch_sizes == BatchSizes::any)
@@ -237,7 +239,8 @@ struct TrainStep::State {
 
   Known made_of(Signature signature, std::shared_ptr<const TracedStep> step, Engine& engine) const {
     Known made{std::move(signature)};
-    if (step->by_hand)
+    made.by_hand = step->by_hand;
+    if (!made.by_hand.empty())
       return made;
     made.plan = std::make_unique<graph::Plan>(step->program.graph, options.plan, engine);
     made.brought = brought_by(step->program.graph, made.signature);
@@ -317,7 +320,8 @@ struct TrainStep::State {
       metrics.update(batch.label(), result, site);
       return result_of(result.losses, result.outputs);
     };
-    if (!is_complete())
+    shapes_were_known = is_complete();
+    if (!shapes_were_known)
       return by_hand();
     const Arrays all = batch.all();
     const auto on_tape = [](const NDArray& each) { return autograd::on_tape(each); };
@@ -377,6 +381,15 @@ const graph::Plan* TrainStep::plan() const noexcept {
 
 std::size_t TrainStep::traced() const noexcept {
   return state_->traced;
+}
+
+std::string TrainStep::hybrid_reason() const {
+  if (!state_->shapes_were_known)
+    return "by hand: a parameter had no values yet, whose shape the first step says";
+  if (state_->known.empty())
+    return "";
+  const Known& last = state_->known.front();
+  return last.plan == nullptr ? "by hand: " + last.by_hand : detail::why_cut(*last.plan);
 }
 
 }  // namespace sluice::gluon

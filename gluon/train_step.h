@@ -4,6 +4,7 @@
 #include <initializer_list>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include <sluice/engine/export.h>
@@ -84,6 +85,9 @@ class SLUICE_API TrainStep {
   const graph::Plan* plan() const noexcept;
   /// Steps that were traced so far; what was made of one for a batch of another size is none.
   std::size_t traced() const noexcept;
+  /// Why the last step was taken by hand, or is more than one CUDA graph, as Block::hybrid_reason() says of a call;
+  /// empty where it is one, and on a CPU.
+  std::string hybrid_reason() const;
 
  private:
   struct State;

@@ -8,6 +8,7 @@
 #include <mutex>
 #include <optional>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -55,6 +56,10 @@ class Hybrid {
   /// For so many plans beside those of the options.
   void make_room(std::size_t plans);
   std::shared_ptr<const HybridProgram> last() const;
+  /// A call that cannot be a graph, whatever the network: why. Text that stays.
+  void note_aside(const char* why) noexcept;
+  /// Why the last call ran by hand, or is no one CUDA graph on a GPU; empty where neither.
+  std::string reason() const;
 
  private:
   /// What a program was made for. Arrays by identity: the program keeps them, so that no other comes to stand there.
@@ -118,6 +123,7 @@ class Hybrid {
   sluice::detail::Published<Table> table_;
   alignas(64) std::atomic<std::uint64_t> uses_{0};  // written where programs change, not beside what all read
   std::atomic<const Known*> used_last_{nullptr};    // to be compared alone
+  std::atomic<const char*> aside_{nullptr};         // why the last call asked for no program
   std::atomic<std::size_t> traced_{0};
 };
 

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include <sluice/gluon/block.h>
@@ -14,7 +15,7 @@ namespace sluice::gluon::detail {
 
 /// What a call of a forward gives and reaches, whatever the size of its batch.
 struct ForwardOutline {
-  bool by_hand = false;  // a plan would not do the same: it writes its inputs, or needs others' gradients
+  std::string by_hand = {};  // why a plan would not do the same: it writes its inputs, say; empty: it does
   bool training = false;
   bool recorded = false;                    // somebody may ask for gradients
   std::size_t outputs = 0;                  // the program's own

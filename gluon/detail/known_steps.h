@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include <sluice/gluon/detail/any_batch.h>
@@ -60,8 +61,8 @@ struct Signature {
 /// A step as it was traced, and the inputs whose first extent may be another.
 struct TracedStep {
   Traced program = {};
-  bool by_hand = false;                    // a plan would not do the same: it writes its samples, or records what stays
-  std::vector<ParameterRead> others = {};  // parameters of blocks that are not part of network or loss
+  std::string by_hand = {};  // why a plan would not do the same: it writes its samples, say; empty: it does
+  std::vector<ParameterRead> others = {};   // parameters of blocks that are not part of network or loss
   std::vector<std::size_t> undefined = {};  // of what the network gives: no values of a graph
   std::vector<bool> batched = {};
 
@@ -77,6 +78,7 @@ struct Brought {
 struct Known {
   Signature signature;
   std::unique_ptr<graph::Plan> plan = {};         // null: by hand
+  std::string by_hand = {};                       // why
   std::shared_ptr<const TracedStep> traced = {};  // null of a step for one size of batches alone
   std::vector<Brought> brought = {};
   std::vector<ParameterRead> others = {};   // as of the step

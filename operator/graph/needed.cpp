@@ -60,8 +60,17 @@ Graph for_outputs_alone(const Graph& graph) {
 }
 
 bool writes_inputs(const Graph& graph) {
-  const std::vector<bool> rewritten = rewritten_roots(graph);
-  return std::any_of(graph.inputs.begin(), graph.inputs.end(), [&](ValueId input) { return rewritten[input]; });
+  return writer_of_inputs(graph) != nullptr;
+}
+
+const Node* writer_of_inputs(const Graph& graph) {
+  for (const Node& node : graph.nodes) {
+    bool writes = false;
+    for_each_write(graph, node, [&](ValueId root) { writes = writes || graph.values[root].source == Source::input; });
+    if (writes)
+      return &node;
+  }
+  return nullptr;
 }
 
 std::vector<NDArray> steady_constants(const Graph& graph) {

@@ -90,6 +90,8 @@ SLUICE_API Graph optimised(
 
 /// Does some node write an input in place?
 SLUICE_API bool writes_inputs(const Graph& graph);
+/// The first one that does; null if there is none.
+SLUICE_API const Node* writer_of_inputs(const Graph& graph);
 /// Constants that nodes read and none writes.
 SLUICE_API std::vector<NDArray> steady_constants(const Graph& graph);
 /// Which nodes give the same whenever the graph runs, since they read nothing that can change: a plan keeps what the

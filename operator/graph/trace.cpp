@@ -141,8 +141,19 @@ ValueId Tracer::operand_of(const NDArray& array, bool shape_only, bool recorded)
         array.object()->entry.node->name(),
         ": has a gradient of its own, an autograd::Node, and cannot be part of a traced body");
   });
-  has_own_gradients_ = has_own_gradients_ || standing == Standing::own_node;
+  if (standing == Standing::own_node)
+    note_own_gradient(*array.object()->entry.node.get());
   return standing == Standing::variable ? stopped(id) : id;
+}
+
+void Tracer::note_beyond_calls(const std::string& what) {
+  if (beyond_calls_.empty())
+    beyond_calls_ = what;
+}
+
+void Tracer::note_own_gradient(const autograd::Node& node) {
+  has_own_gradients_ = true;
+  note_beyond_calls(message(node.name(), " has a gradient of its own (", describe(node.site()), ')'));
 }
 
 // The graph's gradients are those of its nodes.
@@ -230,7 +241,11 @@ void Tracer::note_writes(const OperatorCall& call) {
     if (abstract_.find(abstract_value(destination)) != abstract_.end())
       continue;
     places_.emplace_back(destination, autograd::entry_of(destination));
-    records_outside_ = records_outside_ || call.recorded;
+    if (!call.recorded)
+      continue;
+    records_outside_ = true;
+    note_beyond_calls(message(
+        call.op.name, " is recorded and writes an array that stays (", describe(OriginScope::stamped(call.site)), ')'));
   }
 }
 
@@ -246,6 +261,7 @@ void Tracer::note_hook() {
     return "add_hook: a gradient that a hook changes cannot be part of a traced body";
   });
   has_own_gradients_ = true;
+  note_beyond_calls("a gradient has a hook (autograd::add_hook)");
 }
 
 Arrays Tracer::take(const OperatorCall& call) {

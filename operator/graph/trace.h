@@ -67,6 +67,8 @@ class SLUICE_API Tracer final : public CallSink {
   /// hook? A program
   /// that captures is refused then.
   bool has_own_gradients() const noexcept { return has_own_gradients_; }
+  /// Which call was the first that records_outside() or has_own_gradients() tells of: its name and line; empty if none.
+  const std::string& beyond_calls() const noexcept { return beyond_calls_; }
   /// Is the place of an array on the tape the one that the calls gave it? Not of what the program made a variable, nor
   /// of gradients of its own.
   bool stands_as_called(const NDArray& array);
@@ -107,6 +109,8 @@ class SLUICE_API Tracer final : public CallSink {
   ValueId operand_of(const NDArray& array, bool shape_only, bool recorded);
   ValueId stopped(ValueId value);
   Standing standing_of(const NDArray& array, ValueId id) const;
+  void note_beyond_calls(const std::string& what);
+  void note_own_gradient(const autograd::Node& node);
   void note_writes(const OperatorCall& call);
   Arrays take_apart(const OperatorCall& call);
   Arrays add_results(const OperatorCall& call, Node node);
@@ -122,6 +126,7 @@ class SLUICE_API Tracer final : public CallSink {
   std::vector<bool> differentiable_;                  // by value: made of something with gradients
   std::unordered_map<ValueId, ValueId> stopped_ids_;  // the same off the tape
   bool begun_ = false, records_outside_ = false, has_own_gradients_ = false;
+  std::string beyond_calls_;
   const CallSink* outer_ = nullptr;  // whose calls were taken before
   std::vector<std::pair<NDArray, autograd::Entry>> places_ =
       {};                                                     // on the tape, of what was there before and is written

@@ -66,6 +66,20 @@ std::string text_of(const std::string& what, const graph::Graph& before, const g
       operators_of(plan.graph()));
 }
 
+// On a GPU: what a capture refuses shows when it is tried.
+void try_captures(graph::Plan& plan) {
+  Arrays inputs;
+  for (const graph::ValueId input : plan.graph().inputs) {
+    const ArraySpec& spec = plan.graph().values[input].spec;
+    if (spec.device.is_cpu())
+      return;
+    inputs.push_back(zeros(spec.shape, {.dtype = spec.dtype, .device = spec.device}));
+  }
+  for (int run = 0; run < 3; ++run)
+    plan.run(inputs);
+  Engine::current().wait_all();
+}
+
 std::string kernels_of(const graph::Graph& graph) {
   const std::vector<graph::FusedKernel> kernels = graph::fused_kernels(graph);
   std::string text =
@@ -105,7 +119,8 @@ int inspect(const Options& options) {
   const std::string summary = to_string(network.net->summary(inputs));  // completes the shapes of parameters
 
   const graph::Graph before = options.train ? samples::step_of(network) : samples::forward_of(network);
-  const graph::Plan plan(before);
+  graph::Plan plan(before);
+  try_captures(plan);
   const graph::Graph& after = plan.graph();
   std::map<std::string, std::string> files = {
       {"summary.txt",

@@ -274,9 +274,22 @@ void Session::finish_epoch(const Progress& progress) {
   progress.finish(history_.back());
   sums_.begin_epoch({});
   pace_.end_epoch();
+  tell_cuts();
   const bool last = history_.size() >= static_cast<std::size_t>(options_.epochs);
   if (options_.save_every > 0 && !last && history_.size() % static_cast<std::size_t>(options_.save_every) == 0)
     save_in_passing();
+}
+
+// Once, when captures have been tried: why --hybrid brings less than one graph.
+void Session::tell_cuts() {
+  if (told_cuts_ || !graph_step_)
+    return;
+  for (const auto& [what, reason] :
+       {std::pair("a step", graph_step_->hybrid_reason()), std::pair("a prediction", model_.net.hybrid_reason())}) {
+    if (!reason.empty())
+      say(fmt::format("--hybrid: {} is not one graph: {}", what, reason));
+    told_cuts_ = told_cuts_ || !reason.empty();
+  }
 }
 
 const Evaluation& Session::evaluation() {

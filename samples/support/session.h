@@ -61,6 +61,7 @@ class Session {
   sluice::gluon::StepResult compute_step(const sluice::gluon::data::Batch& batch);
   void train_step(const sluice::gluon::data::Batch& batch, Progress& progress);
   void finish_epoch(const Progress& progress);
+  void tell_cuts();
   void save_in_passing();
   void save_before_error();
   double rate_of_step(std::int64_t step) const;
@@ -77,6 +78,7 @@ class Session {
 
   std::int64_t steps_ = 0;  // of the whole run
   bool updated_ = false;    // since the program started
+  bool told_cuts_ = false;
   History history_;
   DivergenceWatch watch_;
   StepSums sums_;
