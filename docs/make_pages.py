@@ -10,8 +10,8 @@ import subprocess
 import sys
 
 DOORS = ["gluon/sluice.h", "engine/asio.h", "engine/interop.h", "engine/region.h"]
-PAGES = ["README.md", "docs/engine.md", "docs/embedding.md", "docs/from_mxnet.md", "docs/graph_file.md", "docs/inspect.md",
-         "docs/operators.md", "docs/serving.md", "docs/training.md", "CHANGELOG.md", "CONTRIBUTING.md", "AGENTS.md", "tests/bench/RESULTS.md"]
+PAGES = ["README.md", "docs/engine.md", "docs/embedding.md", "docs/from_mxnet.md", "docs/graph_file.md", "docs/hybrid.md",
+         "docs/inspect.md", "docs/operators.md", "docs/serving.md", "docs/training.md", "CHANGELOG.md", "CONTRIBUTING.md", "AGENTS.md", "tests/bench/RESULTS.md"]
 INCLUDE = re.compile(r"^#include <sluice/([^>]+\.h)>", re.MULTILINE)
 
 SETTINGS = """
