@@ -1,7 +1,9 @@
 // Every operator by hand and as a plan: the passes, shared memory, calls that became one and reductions that took their
 // terms in change no bit of a result, of a gradient or of a gradient's gradient. Before and behind each case stand
 // calls that a pass may join with it.
+#include <cstddef>
 #include <functional>
+#include <initializer_list>
 #include <string>
 #include <vector>
 
@@ -22,6 +24,8 @@ using namespace sluice::test;
 namespace {
 
 using Program = std::function<Arrays(const std::vector<NDArray>&)>;
+
+constexpr std::size_t k_gpu_part = 7;  // of the cases one, in CI, where a GPU is simulated
 
 // The same numbers, of calls that a pass may join with what reads them.
 NDArray just_made(const NDArray& x) {
@@ -56,7 +60,7 @@ std::string plan_differences(const Program& program, const std::vector<NDArray>&
     const graph::Graph traced = tracer.trace([&] { return program(abstract); });
     graph::Plan plan(traced, {.reductions = graph::TakenReductions::all});
     ++ran;
-    for (int run = 0; run < 2; ++run) {
+    for (int run = 0; run < 3; ++run) {  // on a GPU by hand, captured, replayed
       const std::vector<std::string> got = seeded([&] { return plan.run(inputs); });
       if (got.size() != want.size())
         return message(got.size(), " results, expected ", want.size());
@@ -71,30 +75,36 @@ std::string plan_differences(const Program& program, const std::vector<NDArray>&
   return {};
 }
 
-}  // namespace
-
-TEST_CASE(
-    "Every operator and its gradients give in a plan what they give by hand, to the last bit", "[graph][traced]") {
+// Every so many of the cases; which, says the type. How many ran.
+int check_differentiable(Device device, std::initializer_list<DType> types, std::size_t every = 1) {
   int ran = 0;
-  for (const DifferentiableCase& c : every_differentiable_case()) {
+  const std::vector<DifferentiableCase>& cases = every_differentiable_case();
+  for (std::size_t i = 0; i < cases.size(); ++i) {
+    const DifferentiableCase& c = cases[i];
     const Program program = [&c](const std::vector<NDArray>& in) {
       std::vector<NDArray> given;
       for (const NDArray& x : in)
         given.push_back(just_made(x));
       return with_readers(results_of(c, given));
     };
-    for (const DType dtype : {float32, float64, bfloat16}) {
+    for (const DType dtype : types) {
+      if ((i + static_cast<std::size_t>(dtype)) % every != 0)
+        continue;
       CAPTURE(c.name, c.shapes, dtype);
-      CHECK(plan_differences(program, inputs_of(c, dtype), ran) == "");
+      CHECK(plan_differences(program, inputs_of(c, dtype, device), ran) == "");
     }
   }
-  CHECK(ran > 1000);
+  return ran;
 }
 
-TEST_CASE("Forward of every operator gives in a plan what it gives by hand, of all types", "[graph][traced]") {
+int check_forward(Device device, std::size_t every = 1) {
   int ran = 0;
-  for (const PlainCase& c : every_forward_case()) {
+  const std::vector<PlainCase> cases = every_forward_case();
+  for (std::size_t i = 0; i < cases.size(); ++i) {
+    const PlainCase& c = cases[i];
     for (const DType dtype : k_every_dtype) {
+      if ((i + static_cast<std::size_t>(dtype)) % every != 0)
+        continue;
       const Program program = [&](const std::vector<NDArray>& in) {
         Arrays given;
         for (const NDArray& x : in)
@@ -102,8 +112,32 @@ TEST_CASE("Forward of every operator gives in a plan what it gives by hand, of a
         return with_readers(c.f(given, dtype));
       };
       CAPTURE(c.op, dtype);
-      CHECK(plan_differences(program, inputs_of(c, dtype), ran) == "");
+      CHECK(plan_differences(program, inputs_of(c, dtype, device), ran) == "");
     }
   }
-  CHECK(ran > 5000);
+  return ran;
+}
+
+}  // namespace
+
+TEST_CASE(
+    "Every operator and its gradients give in a plan what they give by hand, to the last bit", "[graph][traced]") {
+  CHECK(check_differentiable(cpu(), {float32, float64, bfloat16}) > 1000);
+}
+
+TEST_CASE("Forward of every operator gives in a plan what it gives by hand, of all types", "[graph][traced]") {
+  CHECK(check_forward(cpu()) > 5000);
+}
+
+TEST_CASE("Operators and their gradients give in a plan on a GPU what they give by hand", "[graph][traced][gpu]") {
+  SLUICE_NEEDS_GPUS(1);
+  CHECK(check_differentiable(gpu(0), {float32, float64, bfloat16, float16}, k_gpu_part) > 100);
+  CHECK(check_forward(gpu(0), k_gpu_part) > 500);
+}
+
+TEST_CASE(
+    "Every operator gives in a plan on a GPU what it gives by hand, of all types", "[graph][traced][gpu][hardware]") {
+  SLUICE_NEEDS_GPUS(1);
+  CHECK(check_differentiable(gpu(0), {float32, float64, bfloat16, float16}) > 1000);
+  CHECK(check_forward(gpu(0)) > 5000);
 }
