@@ -25,6 +25,17 @@ nn::Sequential network(const std::string& name) {
         nn::Conv2D(4, 3, {.activation = "relu"}), nn::BatchNorm(), nn::MaxPool2D(2), nn::Dropout(0.2), nn::Dense(10));
     return net;
   }
+  if (name == "torch norm") {  // as the sample network, of fewer windows and with statistics
+    net.add(nn::Conv2D(4, 3), nn::BatchNorm(), nn::Activation("relu"), nn::Conv2D(8, 3), nn::BatchNorm());
+    net.add(nn::Activation("relu"), nn::MaxPool2D(2), nn::Dropout(0.25), nn::Dense(16), nn::BatchNorm());
+    net.add(nn::Activation("relu"), nn::Dropout(0.5), nn::Dense(10));
+    return net;
+  }
+  if (name == "tf norm") {
+    net.add(nn::Conv2D(4, 3), nn::BatchNorm(), nn::Activation("relu"), nn::MaxPool2D(2));
+    net.add(nn::Dense(8, {.activation = "relu"}), nn::Dense(10));
+    return net;
+  }
   if (name != "norm")
     return sample_network(name);
   net.add(nn::Conv2D(8, 3), nn::BatchNorm(), nn::Activation("relu"), nn::MaxPool2D(2), nn::Dropout(0.3), nn::Dense(10));
@@ -126,14 +137,28 @@ TEST_CASE("A step as a graph leaves what the same step by hand leaves, to the la
   }
 }
 
-TEST_CASE("After a hundred steps a step as a graph has left what steps by hand leave", "[gluon][graph]") {
-  std::vector<std::int64_t> batches(100, 16);
+namespace {
+
+std::vector<std::int64_t> hundred_batches(std::int64_t size) {
+  std::vector<std::int64_t> batches(100, size);
   for (std::size_t i = 9; i < batches.size(); i += 10)
-    batches[i] = 9;
-  for (const char* name : {"mlp", "small"}) {
+    batches[i] = size - 3;
+  return batches;
+}
+
+}  // namespace
+
+TEST_CASE("After a hundred steps a step as a graph has left what steps by hand leave", "[gluon][graph]") {
+  for (const char* name : {"mlp", "small", "torch norm", "tf norm"}) {
     for (const bool adam : {false, true})
-      check_same({.name = name, .device = cpu(), .adam = adam, .batches = batches});
+      check_same({.name = name, .device = cpu(), .adam = adam, .batches = hundred_batches(12)});
   }
+}
+
+TEST_CASE("After a hundred steps a step as a graph on a GPU has left what steps by hand leave", "[gluon][graph][gpu]") {
+  SLUICE_NEEDS_GPUS(1);
+  check_same({.name = "torch norm", .device = gpu(0), .adam = true, .batches = hundred_batches(5)});
+  check_same({.name = "tf norm", .device = gpu(0), .adam = false, .batches = hundred_batches(5)});
 }
 
 TEST_CASE("A step as a graph on a GPU leaves what the same step by hand leaves", "[gluon][graph][gpu]") {
