@@ -83,7 +83,7 @@ void Optimizer::make_counts(const Step& step) {
 bool Optimizer::are_counted(const Step& step) const {
   if (are_named(taken_.names, step.parameters))
     return true;
-  const auto known = numbers_.find(names_of(step.parameters));
+  const auto known = numbers_.find(step.parameters);
   if (known == numbers_.end() || !known->second.places.defined() || !known->second.chosen.defined())
     return false;
   return known->second.chosen.size() == std::ssize(taken_.names);

@@ -18,6 +18,14 @@ namespace sluice::gluon::optimizer {
 
 namespace {
 
+const std::string& text_of(const std::string& name) {
+  return name;
+}
+const std::string& text_of(const ParameterDict::Entry& entry) {
+  return entry.first;
+}
+constexpr auto comes_before = [](const auto& x, const auto& y) { return text_of(x) < text_of(y); };
+
 // That of what a step makes, whichever the thread's is.
 Engine& engine_of(std::span<const ParameterDict::Entry> parameters) {
   return parameters[0].second.data().engine();
@@ -32,6 +40,14 @@ std::vector<std::string> Optimizer::names_of(std::span<const ParameterDict::Entr
   for (const auto& [name, parameter] : parameters)
     names.push_back(name);
   return names;
+}
+
+bool Optimizer::NamesBefore::operator()(const std::vector<std::string>& a, Entries b) const {
+  return std::lexicographical_compare(a.begin(), a.end(), b.begin(), b.end(), comes_before);
+}
+
+bool Optimizer::NamesBefore::operator()(Entries a, const std::vector<std::string>& b) const {
+  return std::lexicographical_compare(a.begin(), a.end(), b.begin(), b.end(), comes_before);
 }
 
 double Optimizer::checked_rate(double learning_rate) {
@@ -61,9 +77,21 @@ void Optimizer::follow_schedule() {
     learning_rate_ = checked_rate(schedule_(num_updates_ + 1));
 }
 
-Optimizer::Step Optimizer::step_of(
-    std::span<const ParameterDict::Entry> parameters, double rescale_grad, SourceLocation site) const {
-  Step step{.rescale_grad = rescale_grad, .parameters = parameters, .site = site};
+Optimizer::LentStep::~LentStep() {
+  step.weights.clear();
+  step.grads.clear();
+  step.numbers.clear();
+  step.learning_rate_multipliers.clear();
+  step.weight_decay_multipliers.clear();
+  step.parameters = {};
+  step.in_memory = step.guard = {};
+  of.room_ = std::move(step);
+}
+
+void Optimizer::fill(Step& step, Entries parameters, double rescale_grad, SourceLocation site) const {
+  step.rescale_grad = rescale_grad;
+  step.parameters = parameters;
+  step.site = site;
   bool factors = false;
   const Device device = parameters[0].second.data().device();
   for (const auto& [name, parameter] : parameters) {
@@ -90,7 +118,6 @@ Optimizer::Step Optimizer::step_of(
       step.weight_decay_multipliers.push_back(parameter.wd_mult());
     }
   }
-  return step;
 }
 
 // For which there is room since make_counts(): once a step was made nothing may fail.
@@ -109,7 +136,7 @@ void Optimizer::refuse_in_region() const {
 }
 
 void Optimizer::refuse_beside_prepared(std::span<const ParameterDict::Entry> parameters) const {
-  const auto prepared = numbers_.find(names_of(parameters));
+  const auto prepared = numbers_.find(parameters);
   require(prepared == numbers_.end() || !prepared->second.is_prepared || prepared->second.is_applied, [&] {
     return message(
         name(),
@@ -132,7 +159,9 @@ void Optimizer::update(std::span<const ParameterDict::Entry> parameters, double 
   follow_schedule();
   const EngineScope theirs(engine_of(parameters));
   autograd::PauseScope pause;
-  Step step = step_of(parameters, rescale_grad, site);
+  LentStep lent(*this);
+  Step& step = lent.step;
+  fill(step, parameters, rescale_grad, site);
   make_counts(step);
   if (is_recorded || is_scaled())
     write_numbers(step, is_recorded);
@@ -151,11 +180,10 @@ void Optimizer::prepare(std::span<const ParameterDict::Entry> parameters, double
   const EngineScope theirs(engine_of(parameters));
   const autograd::PauseScope pause;
   const CallSinkScope nobody(nullptr);
-  Step step = step_of(parameters, rescale_grad, site);
-  for (const std::string& slot : needed_slots(true))
-    state(step, slot);  // made here: a recorded step would make it again each time
-  if (keeps_masters())
-    masters(step);
+  LentStep lent(*this);
+  Step& step = lent.step;
+  fill(step, parameters, rescale_grad, site);
+  make_states(step);
   make_counts(step);
   make_guard(step);
   write_numbers(step, true);
@@ -170,8 +198,10 @@ void Optimizer::update_prepared(std::span<const ParameterDict::Entry> parameters
     return;
   const EngineScope theirs(engine_of(parameters));
   const autograd::PauseScope pause;
-  Step step = step_of(parameters, 1, site);
-  const auto prepared = numbers_.find(names_of(parameters));
+  LentStep lent(*this);
+  Step& step = lent.step;
+  fill(step, parameters, 1, site);
+  const auto prepared = numbers_.find(parameters);
   require(prepared != numbers_.end() && prepared->second.is_prepared, [&] {
     return message(
         name(),
@@ -191,7 +221,7 @@ void Optimizer::update_prepared(std::span<const ParameterDict::Entry> parameters
 }
 
 void Optimizer::cancel(std::span<const ParameterDict::Entry> parameters) {
-  const auto numbers = numbers_.find(names_of(parameters));
+  const auto numbers = numbers_.find(parameters);
   if (parameters.empty() || numbers == numbers_.end() || !numbers->second.is_counted)
     return;
   numbers->second.is_counted = false;
@@ -201,66 +231,9 @@ void Optimizer::cancel(std::span<const ParameterDict::Entry> parameters) {
   numbers->second.forget();  // perhaps they did not arrive
 }
 
-std::vector<NDArray> Optimizer::step_arrays(std::span<const ParameterDict::Entry> parameters) const {
-  std::vector<NDArray> arrays;
-  if (const auto numbers = numbers_.find(names_of(parameters)); numbers != numbers_.end())
-    arrays.insert(arrays.end(), {numbers->second.array, numbers->second.places, numbers->second.chosen});
-  if (guards() && guard_.defined())
-    arrays.push_back(guard_);
-  arrays.insert(arrays.end(), {loss_scale_, taken_.counts});
-  std::erase_if(arrays, [](const NDArray& array) { return !array.defined(); });
-  std::vector<std::string> all = slots();
-  all.emplace_back("master");
-  for (const auto& [name, parameter] : parameters) {
-    for (const std::string& slot : all) {
-      if (const auto state = states_.find(name + "." + slot); state != states_.end())
-        arrays.push_back(state->second);
-    }
-  }
-  return arrays;
-}
-
 std::int64_t Optimizer::num_updates(const std::string& parameter) const noexcept {
   const auto found = counts_.find(parameter);
   return found == counts_.end() ? 0 : found->second;
-}
-
-NDArray& Optimizer::state_of(const Step& step, std::size_t i, const std::string& slot) {
-  const NDArray& weight = step.weights[i];
-  const std::string name = step.parameters[i].first + "." + slot;
-  const auto found = states_.find(name);
-  const Shape shape = state_shape(slot, weight.shape());
-  NDArray held = found == states_.end() ? NDArray() : found->second;
-  const CallSinkScope nobody(nullptr);  // memory that stays: a recorded step would make it again each time
-  if (!held.defined()) {
-    held = zeros(shape, {.dtype = state_type(weight.dtype()), .device = weight.device()}, step.site);
-    if (begins_as_weight(slot))
-      copy_into(weight, held, step.site);
-  } else if (held.device() != weight.device()) {
-    held = held.to(weight.device());
-  }
-  require<ShapeError>(held.shape() == shape, [&] {
-    const std::string has = message("optimizer state '", name, "' has shape ", held.shape(), ", the parameter has ");
-    return shape == weight.shape() ? message(has, shape) : message(has, weight.shape(), ", for which it has ", shape);
-  });
-  return states_[name] = std::move(held);  // once there was memory for it
-}
-
-std::vector<NDArray> Optimizer::state(const Step& step, const std::string& slot) {
-  std::vector<NDArray> arrays;
-  arrays.reserve(step.parameters.size());
-  for (std::size_t i = 0; i < step.parameters.size(); ++i)
-    arrays.push_back(state_of(step, i, slot));
-  return arrays;
-}
-
-std::vector<NDArray> Optimizer::masters(const Step& step) {
-  std::vector<NDArray> arrays;
-  for (std::size_t i = 0; i < step.parameters.size(); ++i) {
-    if (sluice::detail::is_half(step.weights[i].dtype()))
-      arrays.push_back(state_of(step, i, "master"));
-  }
-  return arrays;
 }
 
 void Optimizer::guard(const GuardSettings& settings) {
@@ -310,7 +283,10 @@ void Optimizer::apply_guarded(Step& step) {
 // Steps of ever other parameters, as where some have no gradient, must not make it grow without end.
 Optimizer::Numbers& Optimizer::numbers_for(const Step& step) {
   constexpr std::ptrdiff_t k_most = 32;
-  const auto [found, is_new] = numbers_.try_emplace(names_of(step.parameters));
+  auto found = numbers_.find(step.parameters);
+  const bool is_new = found == numbers_.end();
+  if (is_new)
+    found = numbers_.try_emplace(names_of(step.parameters)).first;
   found->second.used = ++uses_;
   const auto may_go = [](const auto& one) { return !one.second.is_kept(); };
   if (is_new && std::count_if(numbers_.begin(), numbers_.end(), may_go) > k_most) {

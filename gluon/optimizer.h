@@ -5,12 +5,14 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <sluice/engine/export.h>
 #include <sluice/gluon/lr_scheduler.h>
 #include <sluice/gluon/parameter.h>
 #include <sluice/ndarray/ndarray.h>
+#include <sluice/operator/operator.h>
 
 namespace sluice::gluon::optimizer {
 
@@ -62,6 +64,8 @@ class SLUICE_API Optimizer {
   /// Which arrays a recorded step of these parameters reads and writes beside theirs: where one is another, as after
   /// load_states(), the step is to be recorded anew.
   std::vector<NDArray> step_arrays(std::span<const ParameterDict::Entry> parameters) const;
+  /// The same by identity, added to a list that has room: what who asks at each step compares.
+  void add_step_arrays(std::span<const ParameterDict::Entry> parameters, std::vector<const void*>& to) const;
 
   /// From the next step on gradients, times rescale_grad, are scaled or looked at as it says: one pass over all of
   /// them, one task more; the host does not wait. A step that is left out is counted as any other. Throws ValueError
@@ -154,7 +158,19 @@ class SLUICE_API Optimizer {
 
  private:
   static double checked_rate(double learning_rate);
-  static std::vector<std::string> names_of(std::span<const ParameterDict::Entry> parameters);
+  using Entries = std::span<const ParameterDict::Entry>;
+  static std::vector<std::string> names_of(Entries parameters);
+  /// Lists of names, and parameters by theirs.
+  struct NamesBefore {
+    using is_transparent = void;
+    bool operator()(const std::vector<std::string>& a, const std::vector<std::string>& b) const { return a < b; }
+    bool operator()(const std::vector<std::string>& a, Entries b) const;
+    bool operator()(Entries a, const std::vector<std::string>& b) const;
+  };
+  struct Numbers;
+  std::vector<NDArray> step_states(Entries parameters) const;
+  bool are_states_there(const Step& step, const Numbers& numbers) const;
+  void make_states(const Step& step);
   NDArray& state_of(const Step& step, std::size_t i, const std::string& slot);
   void make_guard(const Step& step);
   bool guards() const noexcept { return guards_ || loss_scale_.defined(); }
@@ -168,12 +184,20 @@ class SLUICE_API Optimizer {
   NDArray rescaled_numbers(const Step& step);
   NDArray counted_by(const Step& step);
   void apply_guarded(Step& step);
-  Step step_of(std::span<const ParameterDict::Entry> parameters, double rescale_grad, SourceLocation site) const;
+  /// A step in the lists of the one before, whose room stays: it goes back when it is over.
+  struct LentStep {
+    Optimizer& of;
+    Step step;
+    explicit LentStep(Optimizer& from) noexcept : of(from), step(std::exchange(from.room_, {})) {}
+    LentStep(const LentStep&) = delete;
+    LentStep& operator=(const LentStep&) = delete;
+    ~LentStep();
+  };
+  void fill(Step& step, Entries parameters, double rescale_grad, SourceLocation site) const;
   void follow_schedule();
   void count(const Step& step);
   void refuse_in_region() const;
   void refuse_beside_prepared(std::span<const ParameterDict::Entry> parameters) const;
-  struct Numbers;
   /// Of these parameters: kept where a step of them was recorded or is prepared, else as long as few others came since.
   Numbers& numbers_for(const Step& step);
   /// Its numbers to memory: of a step that is recorded or prepared always the same memory, of another not that.
@@ -198,8 +222,11 @@ class SLUICE_API Optimizer {
   struct Numbers {
     NDArray array = {};
     std::vector<double> values = {};
-    NDArray places = {};  // of these parameters in taken_
-    NDArray chosen = {};  // 1 of these, 0 of the others there
+    NDArray places = {};                   // of these parameters in taken_
+    NDArray chosen = {};                   // 1 of these, 0 of the others there
+    std::vector<ArraySpec> weights = {};   // for which there are states
+    std::vector<const void*> states = {};  // all that a step reads and writes of these
+    std::uint64_t states_made = 0;         // states_made_ then
     std::uint64_t used = 0;
     bool is_counted = false;   // the step that was prepared last is among those of now
     bool is_prepared = false;  // and reads it
@@ -212,7 +239,9 @@ class SLUICE_API Optimizer {
       is_prepared = false;
     }
   };
-  std::map<std::vector<std::string>, Numbers> numbers_;  // by the names of the parameters that step together
+  std::map<std::vector<std::string>, Numbers, NamesBefore> numbers_;  // by the parameters that step together
+  std::uint64_t states_made_ = 1;                                     // counts what put other arrays into states_
+  Step room_;
   std::uint64_t uses_ = 0;
 };
 

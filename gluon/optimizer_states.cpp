@@ -5,6 +5,8 @@
 #include <sluice/gluon/optimizer.h>
 #include <sluice/ndarray/autograd.h>
 #include <sluice/ndarray/create.h>
+#include <sluice/operator/half_types.h>
+#include <sluice/operator/sink.h>
 
 namespace sluice::gluon::optimizer {
 
@@ -81,6 +83,120 @@ void check_complete(const Optimizer::States& arrays, const Counts& counts, const
 
 }  // namespace
 
+std::vector<NDArray> Optimizer::step_arrays(std::span<const ParameterDict::Entry> parameters) const {
+  std::vector<NDArray> arrays;
+  if (const auto numbers = numbers_.find(parameters); numbers != numbers_.end())
+    arrays.insert(arrays.end(), {numbers->second.array, numbers->second.places, numbers->second.chosen});
+  arrays.insert(arrays.end(), {guards() ? guard_ : NDArray(), loss_scale_, taken_.counts});
+  std::erase_if(arrays, [](const NDArray& array) { return !array.defined(); });
+  const std::vector<NDArray> states = step_states(parameters);
+  arrays.insert(arrays.end(), states.begin(), states.end());
+  return arrays;
+}
+
+void Optimizer::add_step_arrays(Entries parameters, std::vector<const void*>& to) const {
+  const auto found = numbers_.find(parameters);
+  if (found == numbers_.end() || found->second.states_made != states_made_) {
+    for (const NDArray& array : step_arrays(parameters))
+      to.push_back(array.object());
+    return;
+  }
+  const Numbers& numbers = found->second;
+  const auto add = [&](const NDArray& array) {
+    if (array.defined())
+      to.push_back(array.object());
+  };
+  add(numbers.array);
+  add(numbers.places);
+  add(numbers.chosen);
+  if (guards())
+    add(guard_);
+  add(loss_scale_);
+  add(taken_.counts);
+  to.insert(to.end(), numbers.states.begin(), numbers.states.end());
+}
+
+std::vector<NDArray> Optimizer::step_states(Entries parameters) const {
+  std::vector<NDArray> arrays;
+  std::vector<std::string> all = slots();
+  all.emplace_back("master");
+  for (const auto& [name, parameter] : parameters) {
+    for (const std::string& slot : all) {
+      if (const auto state = states_.find(name + "." + slot); state != states_.end())
+        arrays.push_back(state->second);
+    }
+  }
+  return arrays;
+}
+
+bool Optimizer::are_states_there(const Step& step, const Numbers& numbers) const {
+  const auto is_like = [](const NDArray& weight, const ArraySpec& spec) {
+    return weight.shape() == spec.shape && weight.dtype() == spec.dtype && weight.device() == spec.device;
+  };
+  return numbers.states_made == states_made_ &&
+         std::equal(step.weights.begin(), step.weights.end(), numbers.weights.begin(), numbers.weights.end(), is_like);
+}
+
+// Made here: a recorded step would make it again each time. Looked for once, as long as all is as it was.
+void Optimizer::make_states(const Step& step) {
+  Numbers& numbers = numbers_for(step);
+  if (are_states_there(step, numbers))
+    return;
+  for (const std::string& slot : needed_slots(true))
+    state(step, slot);
+  if (keeps_masters())
+    masters(step);
+  numbers.weights.clear();
+  for (const NDArray& weight : step.weights)
+    numbers.weights.push_back({weight.shape(), weight.dtype(), weight.device()});
+  numbers.states.clear();
+  for (const NDArray& array : step_states(step.parameters))
+    numbers.states.push_back(array.object());
+  numbers.states_made = states_made_;
+}
+
+NDArray& Optimizer::state_of(const Step& step, std::size_t i, const std::string& slot) {
+  const NDArray& weight = step.weights[i];
+  const std::string name = step.parameters[i].first + "." + slot;
+  const auto found = states_.find(name);
+  const Shape shape = state_shape(slot, weight.shape());
+  NDArray held = found == states_.end() ? NDArray() : found->second;
+  const auto* const before = held.object();
+  const CallSinkScope nobody(nullptr);  // memory that stays: a recorded step would make it again each time
+  if (!held.defined()) {
+    held = zeros(shape, {.dtype = state_type(weight.dtype()), .device = weight.device()}, step.site);
+    if (begins_as_weight(slot))
+      copy_into(weight, held, step.site);
+  } else if (held.device() != weight.device()) {
+    held = held.to(weight.device());
+  }
+  require<ShapeError>(held.shape() == shape, [&] {
+    const std::string has = message("optimizer state '", name, "' has shape ", held.shape(), ", the parameter has ");
+    return shape == weight.shape() ? message(has, shape) : message(has, weight.shape(), ", for which it has ", shape);
+  });
+  NDArray& state = states_[name];
+  state = std::move(held);  // once there was memory for it
+  states_made_ += state.object() == before ? 0 : 1;
+  return state;
+}
+
+std::vector<NDArray> Optimizer::state(const Step& step, const std::string& slot) {
+  std::vector<NDArray> arrays;
+  arrays.reserve(step.parameters.size());
+  for (std::size_t i = 0; i < step.parameters.size(); ++i)
+    arrays.push_back(state_of(step, i, slot));
+  return arrays;
+}
+
+std::vector<NDArray> Optimizer::masters(const Step& step) {
+  std::vector<NDArray> arrays;
+  for (std::size_t i = 0; i < step.parameters.size(); ++i) {
+    if (sluice::detail::is_half(step.weights[i].dtype()))
+      arrays.push_back(state_of(step, i, "master"));
+  }
+  return arrays;
+}
+
 std::string Optimizer::owner_of(const std::string& entry) {
   const std::size_t dot = entry.rfind('.');
   return dot == std::string::npos ? "" : entry.substr(0, dot);
@@ -130,6 +246,7 @@ void Optimizer::load_states(const States& states) {
   if (schedule_ != nullptr)
     learning_rate_ = checked_rate(schedule_(std::max<std::int64_t>(number, 1)));
   states_ = std::move(arrays);
+  ++states_made_;
   counts_ = std::move(counts);
   num_updates_ = number;
   taken_ = {};

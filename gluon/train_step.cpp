@@ -106,8 +106,7 @@ struct TrainStep::State {
     }
     for (const auto& [name, parameter] : prepared(trainer))
       signature.parameters.push_back(parameter.data().object());
-    for (const NDArray& array : trainer.optimizer().step_arrays(prepared(trainer)))
-      signature.parameters.push_back(array.object());
+    trainer.optimizer().add_step_arrays(prepared(trainer), signature.parameters);
     for (const NDArray& sums : metrics.sums())
       signature.parameters.push_back(sums.object());
   }

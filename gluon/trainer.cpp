@@ -108,13 +108,13 @@ void Trainer::prepare_step(std::int64_t batch_size, SourceLocation site) {
   located("Trainer::prepare_step", site, [&](SourceLocation at) {
     optimizer();  // is there
     check_batch_size(batch_size);
-    std::vector<ParameterDict::Entry> trained;
-    for (const ParameterDict::Entry& entry : parameters_) {
-      if (entry.second.grad_req() == GradReq::null)
-        continue;
-      require_value(entry, ", or set_grad_req(GradReq::null) for what is not to be trained");
-      trained.push_back(entry);
+    const double rescale = 1.0 / static_cast<double>(batch_size);
+    if (are_prepared()) {  // as a rule: then no list is made
+      if (scaler_ != nullptr)
+        use_scale(*scaler_, prepared_, false, at);
+      return optimizer().prepare(prepared_, rescale, at);
     }
+    std::vector<ParameterDict::Entry> trained = trained_parameters();
     require(!is_recorded_ || are_named_alike(trained, prepared_), [&] {
       return message(
           "the step that was recorded is of ",
@@ -126,7 +126,7 @@ void Trainer::prepare_step(std::int64_t batch_size, SourceLocation site) {
     });
     if (scaler_ != nullptr)
       use_scale(*scaler_, trained, false, at);  // what was unscaled: the step computes its gradients itself
-    optimizer().prepare(trained, 1.0 / static_cast<double>(batch_size), at);
+    optimizer().prepare(trained, rescale, at);
     prepared_ = std::move(trained);
   });
 }
@@ -155,6 +155,32 @@ void Trainer::trace_step(SourceLocation site) {
 // Takes back prepare_step(), for a run that did not begin.
 void Trainer::cancel_step() {
   optimizer().cancel(prepared_);
+}
+
+std::vector<ParameterDict::Entry> Trainer::trained_parameters() const {
+  std::vector<ParameterDict::Entry> trained;
+  for (const ParameterDict::Entry& entry : parameters_) {
+    if (entry.second.grad_req() == GradReq::null)
+      continue;
+    require_value(entry, ", or set_grad_req(GradReq::null) for what is not to be trained");
+    trained.push_back(entry);
+  }
+  return trained;
+}
+
+// Are those that are to be trained the ones of the step that was prepared last?
+bool Trainer::are_prepared() const {
+  auto next = prepared_.begin();
+  for (const ParameterDict::Entry& entry : parameters_) {
+    if (entry.second.grad_req() == GradReq::null)
+      continue;
+    const bool is_next = entry.second.is_initialized() && next != prepared_.end() && next->first == entry.first &&
+                         next->second.same(entry.second);
+    if (!is_next)
+      return false;
+    ++next;
+  }
+  return next == prepared_.end();
 }
 
 std::vector<ParameterDict::Entry> Trainer::fresh_parameters(bool ignore_stale_grad) const {

@@ -95,6 +95,8 @@ class SLUICE_API Trainer {
   void divided_once(std::span<const ParameterDict::Entry> parameters, SourceLocation site, const Step& step);
   void update(std::int64_t batch_size, bool ignore_stale_grad, SourceLocation site);
   std::vector<ParameterDict::Entry> fresh_parameters(bool ignore_stale_grad) const;
+  std::vector<ParameterDict::Entry> trained_parameters() const;
+  bool are_prepared() const;
   void unscale(const amp::GradScaler& scaler, SourceLocation site);
   /// A copy of the step's guard; undefined where nothing was updated, or the trainer's own scaler has seen it.
   NDArray step_scaled(

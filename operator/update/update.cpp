@@ -4,6 +4,9 @@
 #include <memory>
 #include <utility>
 
+#include <boost/container/small_vector.hpp>
+#include <boost/container/static_vector.hpp>
+
 #include <sluice/ndarray/detail/array_object.h>
 #include <sluice/ndarray/detail/located.h>
 #include <sluice/operator/detail/destination.h>
@@ -13,6 +16,7 @@
 #include <sluice/operator/update/attributes.h>
 #include <sluice/operator/update/loss_scale.h>
 #include <sluice/operator/update/numbers.h>
+#include <sluice/operator/update/recycled_work.h>
 #include <sluice/operator/update/rules.h>
 
 namespace sluice {
@@ -24,6 +28,8 @@ using detail::RuleAttributes;
 using detail::UpdatePiece;
 using detail::UpdateWork;
 using Handles = std::span<const NDArray>;
+constexpr std::size_t k_few = 32;  // of so many arrays no list takes memory
+using Copies = boost::container::small_vector<NDArray, k_few>;
 
 // What the inputs of a call are, list after list: weights, gradients, states. Behind them may stand masters, of half
 // weights alone, the numbers of the step, to be read when it runs, and a guard.
@@ -162,7 +168,7 @@ struct Parameters {
   bool reads_states = false;     // and does not write them
 
   /// Lists of what is written.
-  std::vector<Handles> written() const {
+  boost::container::static_vector<Handles, 2 + detail::k_most_states> written() const {
     if (reads_states)
       return {weights, masters};
     return {weights, states[0], states[1], states[2], masters};
@@ -172,7 +178,7 @@ struct Parameters {
 // Two threads would write the same elements, or read some while others write them. `grads` are those that are read; of
 // its own weight a gradient may be the memory.
 void check_distinct(const Parameters& all, Handles grads) {
-  std::vector<Extent> written;
+  boost::container::small_vector<Extent, k_few> written;
   for (const Handles& list : all.written()) {
     for (const NDArray& array : list) {
       if (array.defined() && array.size() > 0)
@@ -236,11 +242,7 @@ void raise_versions(const Parameters& all) {
 // What one task does to the arrays, and whom it names. `copies`, of gradients with gaps, stay until it is pushed, which
 // is when its accesses keep their memory.
 void add_pieces(
-    const Parameters& all,
-    std::span<const detail::Rates<double>> rates,
-    UpdateWork& work,
-    Task& task,
-    std::vector<NDArray>& copies) {
+    const Parameters& all, std::span<const detail::Rates<double>> rates, UpdateWork& work, Task& task, Copies& copies) {
   for (std::size_t i = 0; i < all.weights.size(); ++i) {
     const NDArray& weight = all.weights[i];
     if (weight.size() == 0)
@@ -286,7 +288,7 @@ const double* read_doubles(const NDArray& array, Task& task) {
   return reinterpret_cast<const double*>(array.object()->data());
 }
 
-void push_update(const Parameters& all, std::unique_ptr<UpdateWork> work, Task task, SourceLocation site) {
+void push_update(const Parameters& all, detail::OwnedWork work, Task task, SourceLocation site) {
   raise_versions(all);
   task.device = all.weights[0].device();
   task.denormals = all.weights[0].dtype() == float64 ? Denormals::keep : Denormals::flush;
@@ -310,14 +312,14 @@ void issue_update(const IssueCall& call) {
   const Parameters all = parameters_of(call, lists, detail::k_only_reads_states<Rule>);
   const NDArray numbers = lists.numbers ? call.inputs[lists.numbers_at()].contiguous(call.site) : NDArray();
   const NDArray guard = lists.guarded ? call.inputs.back().contiguous(call.site) : NDArray();
-  auto work = std::make_unique<UpdateWork>();
+  detail::OwnedWork work = detail::new_work();
   work->rule = a.rule32();
   work->rule64 = a.rule64();
   work->rescale = a.rescale_grad;
   work->clip = a.clip_gradient;
   work->count = static_cast<std::int64_t>(lists.count);
   Task task{.name = TaskName::lasting(call.op.name)};
-  std::vector<NDArray> copies;
+  Copies copies;
   add_pieces(all, a.rates(lists.count, lists.numbers), *work, task, copies);
   if (work->pieces.empty())
     return;
