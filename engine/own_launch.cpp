@@ -1,5 +1,6 @@
 // Launches that are no tasks: what stands in their way, and who has to wait for them.
 #include <algorithm>
+#include <chrono>
 #include <new>
 #include <utility>
 
@@ -37,6 +38,23 @@ std::unique_ptr<OwnLaunch> OwnLaunch::of(Engine& engine, const Region& region, s
   if (launch == nullptr)
     return nullptr;
   return std::unique_ptr<OwnLaunch>(new OwnLaunch(EngineAccess::core(engine), std::move(variant), std::move(launch)));
+}
+
+double OwnLaunch::seconds_alone(const Region& region, std::uint64_t key, int launches) {
+  const std::shared_ptr<RegionVariant> variant = region.variant_of(key);
+  if (variant == nullptr || variant->state() != RegionVariant::State::captured)
+    return 0;
+  const std::unique_ptr<RegionLaunch> launch = variant->own_launch();
+  if (launch == nullptr || launches < 1)
+    return 0;
+  using Clock = std::chrono::steady_clock;
+  const Clock::time_point begin = Clock::now();
+  int made = 0;
+  while (made < launches && launch->launch())
+    ++made;
+  const bool is_over = launch->synchronize() == LaunchEnd::over;
+  const std::chrono::duration<double> took = Clock::now() - begin;
+  return is_over && made == launches ? took.count() / launches : 0;
 }
 
 void OwnLaunch::end_with_last() {

@@ -19,6 +19,10 @@ class OwnLaunch {
  public:
   /// Null if the region's first run of `key`, which is over, could not be captured. Throws CudaError, OutOfMemory.
   static std::unique_ptr<OwnLaunch> of(Engine& engine, const Region& region, std::uint64_t key);
+  /// For benchmarks: seconds a launch of what a region captured for `key`, so many one after the other with nothing
+  /// else at work. All that its tasks write is written as often, at the addresses that it had. 0 if nothing was
+  /// captured, or a launch is refused. Blocks.
+  static double seconds_alone(const Region& region, std::uint64_t key, int launches);
   /// To be called while this thread records such a region, behind its last task: that one follows all others, so that
   /// what it tells the host stands for the whole launch.
   static void end_with_last();

@@ -13,6 +13,7 @@
 #include <sluice/operator/graph/detail/arena.h>
 #include <sluice/operator/graph/detail/derived_values.h>
 #include <sluice/operator/graph/detail/effects.h>
+#include <sluice/operator/graph/detail/plan_access.h>
 #include <sluice/operator/graph/detail/replay.h>
 #include <sluice/operator/graph/passes.h>
 #include <sluice/operator/graph/plan.h>
@@ -305,6 +306,12 @@ std::vector<PlanSegment> Plan::segments() const {
       all = std::move(here);
   }
   return all;
+}
+
+double PlanAccess::seconds_alone(const Plan& plan, int launches) {
+  Place& place = plan.state_->of_this_process().place_here();
+  const std::lock_guard hold(place.mutex);
+  return place.arena == nullptr ? 0 : place.arena->seconds_alone(launches);
 }
 
 RegionCounts Plan::counts() const {

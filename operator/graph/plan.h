@@ -123,6 +123,7 @@ class SLUICE_API Plan {
   RegionCounts counts() const;
 
  private:
+  friend struct PlanAccess;
   struct Ready;
   struct State;
   static Ready made_ready(const Graph& graph, const PlanOptions& options);

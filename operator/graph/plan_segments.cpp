@@ -3,6 +3,7 @@
 #include <optional>
 #include <utility>
 
+#include <sluice/engine/detail/own_launch.h>
 #include <sluice/engine/origin.h>
 #include <sluice/operator/graph/detail/arena.h>
 
@@ -61,6 +62,20 @@ RegionCounts Arena::counts() const noexcept {
     if (segment.region == nullptr)
       continue;
     add_to(sum, segment.region->counts());
+  }
+  return sum;
+}
+
+double Arena::seconds_alone(int launches) const {
+  const Recording* const last = recordings_.empty() ? own_recording_.get() : &recordings_.front();
+  double sum = 0;
+  for (const Segment& segment : segments_) {
+    const double took = last == nullptr || segment.region == nullptr
+                            ? 0
+                            : sluice::detail::OwnLaunch::seconds_alone(*segment.region, last->key, launches);
+    if (took == 0)
+      return 0;
+    sum += took;
   }
   return sum;
 }

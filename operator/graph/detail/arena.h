@@ -34,6 +34,8 @@ class Arena {
   const NDArray& array(ValueId value) const noexcept { return binding_.array(value); }
   std::vector<PlanSegment> segments() const;
   RegionCounts counts() const noexcept;
+  /// Of what ran last: see PlanAccess.
+  double seconds_alone(int launches) const;
   /// Plan::run() with inputs that were checked.
   Arrays run(std::span<const NDArray> inputs, SourceLocation site);
 
