@@ -27,6 +27,7 @@ ArraySpec spec_of(const NDArray& array) {
 
 Specs specs_of(std::span<const NDArray> arrays) {
   Specs specs;
+  specs.reserve(arrays.size());
   for (const NDArray& array : arrays) {
     const ArrayObject& object = *array.object();
     specs.emplace_back(object.shape, object.dtype, object.device, object.value);

@@ -63,6 +63,30 @@ inline constexpr bool k_counts_steps = requires(const Rule& rule) {
 template <class Rule>
 inline constexpr bool k_only_reads_states = std::is_same_v<Rule, update_rules::Sgld>;
 
+/// rule.states().size(), without the names: asked several times a step.
+template <class Rule>
+constexpr std::size_t count_states(const Rule& rule) noexcept {
+  namespace rules = update_rules;
+  constexpr auto is_one_of = []<class... R>(std::type_identity<R>...) { return (std::is_same_v<Rule, R> || ...); };
+  if constexpr (std::is_same_v<Rule, rules::Sgd>)
+    return rule.momenta ? 1 : 0;
+  else if constexpr (is_one_of(std::type_identity<rules::Nag>(), std::type_identity<rules::Signum>()))
+    return rule.momentum != 0 ? 1 : 0;
+  else if constexpr (std::is_same_v<Rule, rules::RmsProp>)
+    return rule.centered ? 3 : rule.momentum != 0 ? 2 : 1;
+  else if constexpr (std::is_same_v<Rule, rules::Dcasgd>)
+    return rule.momentum != 0 ? 2 : 1;
+  else if constexpr (std::is_same_v<Rule, rules::Adafactor>)
+    return rule.momentum != 0 ? 3 : 2;
+  else if constexpr (is_one_of(
+                         std::type_identity<rules::AdaGrad>(),
+                         std::type_identity<rules::Sgld>(),
+                         std::type_identity<rules::Lars>()))
+    return 1;
+  else
+    return std::is_same_v<Rule, rules::Ftml> ? 3 : 2;
+}
+
 template <class Rule>
 struct RuleAttributes : UpdateAttributes {
   Rule rule = {};
@@ -80,7 +104,7 @@ struct RuleAttributes : UpdateAttributes {
       v.field("steps", steps);
   }
   /// Lists of one array a weight.
-  std::size_t lists() const { return 2 + rule.states().size(); }
+  std::size_t lists() const { return 2 + count_states(rule); }
   /// Throws ValueError for what is not one a parameter, a step below 1, and a momentum without momenta. `numbers`: the
   /// call brings those of its step.
   void check(const char* op, std::size_t count, bool numbers) const;

@@ -89,6 +89,7 @@ std::vector<double> update_numbers(const Rule& rule, const UpdateOptions& option
   const detail::RuleAttributes<Rule> a(rule, here);
   a.check(operator_of(rule).name, parameters, false);
   std::vector<double> numbers;
+  numbers.reserve(parameters * detail::k_rates_of<Rule> + 1);
   for (const detail::Rates<double>& rates : a.rates(parameters, false))
     numbers.insert(numbers.end(), rates.at, rates.at + detail::k_rates_of<Rule>);
   numbers.push_back(a.rescale_grad);
