@@ -1,3 +1,4 @@
+#include <utility>
 #include <vector>
 
 #include <sluice/engine/error.h>
@@ -6,6 +7,7 @@
 #include <sluice/gluon/loss.h>
 #include <sluice/ndarray/detail/shape_watch.h>
 #include <sluice/operator/elementwise/elementwise.h>
+#include <sluice/operator/gather/gather.h>
 #include <sluice/operator/normalise.h>
 #include <sluice/operator/reduce/reduce.h>
 #include <sluice/operator/softmax/softmax.h>
@@ -77,11 +79,66 @@ NDArray ElementLoss::compute_weighted(
   return average(elements(predictions, labels), sample_weight);
 }
 
+SoftmaxCrossEntropyLoss::SoftmaxCrossEntropyLoss(SoftmaxCrossEntropyOptions options)
+    : ElementLoss(options.weight), options_(std::move(options)) {
+  const auto& [axis, sparse, from_logits, weight, ignored, smoothing, class_weights, by_weights] = options_;
+  require(smoothing >= 0 && smoothing < 1, [&, smoothing = smoothing] {
+    return message("SoftmaxCrossEntropyLoss: smoothing is ", smoothing, ", not in [0, 1)");
+  });
+  require(sparse || (!ignored && smoothing == 0 && !class_weights.defined()), [] {
+    return message(
+        "SoftmaxCrossEntropyLoss: sparse_label = false takes probabilities, which ignored, smoothing and "
+        "class_weights do not go with");
+  });
+  require(!from_logits || smoothing == 0, [] {
+    return message("SoftmaxCrossEntropyLoss: smoothing takes logits, from_logits = true log-probabilities");
+  });
+  require(!by_weights || class_weights.defined(), [] {
+    return message("SoftmaxCrossEntropyLoss: mean_by_weights = true needs class_weights");
+  });
+  const SoftmaxCrossEntropyOptions usual;
+  OptionNotes notes;
+  notes.add("axis", axis, usual.axis)
+      .add("sparse_label", sparse, usual.sparse_label)
+      .add("from_logits", from_logits, usual.from_logits)
+      .add("ignored", ignored, usual.ignored)
+      .add("smoothing", smoothing, usual.smoothing)
+      .add("mean_by_weights", by_weights, usual.mean_by_weights);
+  if (class_weights.defined())
+    notes.add("class_weights", class_weights);
+  note_options(std::move(notes));
+}
+
+// The part of all labels that counts, or their sum of class weights by their number; 1 where nothing counts and losses
+// are 0 without it.
+NDArray SoftmaxCrossEntropyLoss::share_that_counts(const NDArray& labels, DType dtype) const {
+  NDArray counts;
+  if (options_.mean_by_weights)
+    counts = take(options_.class_weights.to(labels.device()).astype(dtype), labels, 0, IndexMode::clip);
+  if (options_.ignored) {
+    const NDArray hidden = labels.astype(int64) == *options_.ignored;
+    counts = counts.defined() ? where(hidden, 0, counts) : logical_not(hidden).astype(dtype);
+  }
+  const NDArray share = mean(counts);
+  return where(share == 0, 1, share);
+}
+
+NDArray SoftmaxCrossEntropyLoss::compute_weighted(
+    const NDArray& predictions, const NDArray& labels, const NDArray& sample_weight) const {
+  const OriginScope here(call_site());
+  const NDArray losses = average(elements(predictions, labels), sample_weight);
+  if (!options_.ignored && !options_.mean_by_weights)
+    return losses;
+  const DType dtype = losses.dtype();  // of half types the share is not rounded to one
+  return (losses / share_that_counts(labels, size_of(dtype) == 2 ? float32 : dtype)).astype(dtype);
+}
+
 NDArray SoftmaxCrossEntropyLoss::elements(const NDArray& predictions, const NDArray& labels) const {
-  const auto& [axis, sparse, from_logits, weight] = options_;
+  const auto& [axis, sparse, from_logits, weight, ignored, smoothing, class_weights, by_weights] = options_;
   if (sparse) {
-    return from_logits ? negative_log_likelihood(predictions, labels, axis)
-                       : softmax_cross_entropy(predictions, labels, axis);
+    const NDArray weights = class_weights.defined() ? class_weights.to(predictions.device()) : NDArray();
+    return from_logits ? negative_log_likelihood(predictions, labels, {axis, ignored, weights})
+                       : softmax_cross_entropy(predictions, labels, {axis, ignored, smoothing, weights});
   }
   const Shape& shape = unseen_shape(predictions);
   require<ShapeError>(shape == unseen_shape(labels), [&] {

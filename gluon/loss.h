@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <string>
 
 #include <sluice/engine/export.h>
@@ -57,26 +59,40 @@ struct SoftmaxCrossEntropyOptions {
   bool sparse_label = true;  // labels are class indices; otherwise they are probabilities of the predictions' shape
   bool from_logits = false;  // predictions are log-probabilities already (negative log likelihood), as in Gluon
   double weight = 1;         // factor on the loss
+  // As in CrossEntropyOptions; of class indices alone, smoothing of logits alone.
+  std::optional<std::int64_t> ignored = {};
+  double smoothing = 0;
+  NDArray class_weights = {};    // (classes,), taken to the predictions' device
+  bool mean_by_weights = false;  // the mean over a batch is by the sum of its labels' weights, as PyTorch's is
 };
 
 /// -log(softmax(predictions))[label] (Gluon's SoftmaxCrossEntropyLoss): the mean over all axes but the first and
 /// that of the classes. Called, it throws ShapeError for labels that do not fit, DTypeError; a class outside the axis
 /// is an IndexError at the wait.
+///
+/// With `ignored` the mean over a batch, which Trainer::step(N) takes, is that over the labels that count (PyTorch's
+/// reduction="mean"): a sample has, of the labels of a call (a batch, or a device's part of it),
+///
+///     (the sum of its losses) / (its number of labels) * (the number of all labels) / (the number of those that count)
+///
+/// with ignored ones as losses of 0. Where none counts losses and gradients are 0 (PyTorch: NaN). Class weights alone
+/// multiply losses, as weights of samples do, and divide nothing: the mean stays one over labels, as Gluon's users
+/// expect. With `mean_by_weights` the last factor is (the number of all labels) / (the sum of the class weights of
+/// those that count), which is PyTorch's mean. Weights of samples multiply losses and change no number of labels.
 class SLUICE_API SoftmaxCrossEntropyLoss : public ElementLoss {
  public:
-  explicit SoftmaxCrossEntropyLoss(SoftmaxCrossEntropyOptions options = {})
-      : ElementLoss(options.weight), options_(options) {
-    const SoftmaxCrossEntropyOptions usual;
-    note_options(OptionNotes()
-                     .add("axis", options.axis, usual.axis)
-                     .add("sparse_label", options.sparse_label, usual.sparse_label)
-                     .add("from_logits", options.from_logits, usual.from_logits));
-  }
+  /// Throws ValueError for a smoothing out of [0, 1), and for options that go with class indices, logits or weights
+  /// alone where there are none.
+  explicit SoftmaxCrossEntropyLoss(SoftmaxCrossEntropyOptions options = {});
 
  protected:
   NDArray elements(const NDArray& predictions, const NDArray& labels) const override;
+  NDArray compute_weighted(
+      const NDArray& predictions, const NDArray& labels, const NDArray& sample_weight) const override;
 
  private:
+  NDArray share_that_counts(const NDArray& labels, DType dtype) const;
+
   SoftmaxCrossEntropyOptions options_;
 };
 using SoftmaxCELoss = SoftmaxCrossEntropyLoss;

@@ -150,7 +150,8 @@ bool autocast_widens(
   if (!state.low || op.widened == nullptr || attributes.type() != op.attributes)
     return false;
   const FloatingTypes types(inputs);
-  return types.half && !types.mixed && amp::cast_rule(op.name) == amp::CastRule::float32;
+  const bool reads_half = types.half && !types.wide && inputs[0].defined() && is_half(inputs[0].dtype());
+  return reads_half && amp::cast_rule(op.name) == amp::CastRule::float32;
 }
 
 std::span<const NDArray> autocast_inputs(

@@ -31,7 +31,8 @@ constexpr std::string_view k_float32 =
     "nancumsum nancumprod "
     "logsumexp cumsum cumprod linear_recurrence vdot trace lp_pool1d lp_pool2d lp_pool3d softmax log_softmax "
     "masked_softmax "
-    "masked_log_softmax softmax_cross_entropy softmax_cross_entropy_both negative_log_likelihood ctc_loss smooth_l1 "
+    "masked_log_softmax softmax_cross_entropy softmax_cross_entropy_both negative_log_likelihood "
+    "weighted_cross_entropy weighted_likelihood ctc_loss smooth_l1 "
     "layer_norm group_norm instance_norm rms_norm l2_normalization local_response_norm deformable_convolution "
     "cosine_similarity cov corrcoef softmin "
     "cholesky triangular_solve solve inverse pinv lstsq det slogdet qr svd eigh";

@@ -34,4 +34,12 @@ SLUICE_HD inline std::int64_t load_index(const void* indices, DType dtype, std::
   }
 }
 
+/// A label whose rows do not count, if there is one; it may be a class or none.
+struct IgnoredLabel {
+  std::int64_t label = 0;
+  bool is_given = false;
+
+  SLUICE_HD bool is(std::int64_t other) const noexcept { return is_given && other == label; }
+};
+
 }  // namespace sluice::detail

@@ -24,6 +24,14 @@ std::int64_t index_at(const KernelCall& call, const TensorView& indices, std::in
   return entry;
 }
 
+// The entry that a row's index names, or -1 of one that is ignored.
+std::int64_t picked_at(
+    const KernelCall& call, const TensorView& indices, std::int64_t i, const GatherAxis& a, const PickRule& rule) {
+  if (rule.ignored.is_given && rule.ignored.is(load_index(indices.data, indices.dtype, i)))
+    return -1;
+  return index_at(call, indices, i, a);
+}
+
 template <class U>
 void pick_elements(const KernelCall& call, const PickRule& rule) {
   const GatherAxis a = rule.of(call.inputs[0]);
@@ -33,8 +41,8 @@ void pick_elements(const KernelCall& call, const PickRule& rule) {
   const U flipped = rule.flipped_bits<U>();
   parallel_for(at.outer * at.inner, k_grain, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) {
-      const std::int64_t entry = index_at(call, call.inputs[1], i, a);
-      y[i] = static_cast<U>(x[(i / at.inner * at.n + entry) * at.inner + i % at.inner] ^ flipped);
+      const std::int64_t entry = picked_at(call, call.inputs[1], i, a, rule);
+      y[i] = entry < 0 ? U{0} : static_cast<U>(x[(i / at.inner * at.n + entry) * at.inner + i % at.inner] ^ flipped);
     }
   });
 }
@@ -48,7 +56,7 @@ void put_picked(const KernelCall& call, const PickRule& rule) {
   const U flipped = rule.flipped_bits<U>();
   parallel_for(at.outer * at.inner, grain_of(at.n), [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) {
-      const std::int64_t entry = index_at(call, call.inputs[0], i, a);
+      const std::int64_t entry = picked_at(call, call.inputs[0], i, a, rule);
       U* row = dx + i / at.inner * at.n * at.inner + i % at.inner;
       for (std::int64_t k = 0; k < at.n; ++k)
         row[k * at.inner] = k == entry ? static_cast<U>(dy[i] ^ flipped) : U{0};

@@ -137,15 +137,23 @@ __global__ void __launch_bounds__(k_group_block) replace_kernel(const U* x, cons
   }
 }
 
+// The entry that a row's index names, or -1: of one that is ignored, which nobody reports, or of none.
+__device__ std::int64_t picked_at(
+    const ResolvedIndices& indices, const IgnoredLabel& ignored, std::int64_t i, bool reports) {
+  if (ignored.is_given && ignored.is(load_index(indices.place.data, indices.place.dtype, i)))
+    return -1;
+  return indices.at(i, reports);
+}
+
 template <class U>
-__global__ void __launch_bounds__(k_group_block)
-    pick_kernel(const U* x, const __grid_constant__ ResolvedIndices indices, AxisLayout at, U flipped, U* y) {
+__global__ void __launch_bounds__(k_group_block) pick_kernel(
+    const U* x, const __grid_constant__ ResolvedIndices indices, IgnoredLabel ignored, AxisLayout at, U flipped, U* y) {
   start_early();
   const Group group(1);
   const std::int64_t size = at.outer * at.inner;
   const bool narrow = size <= std::numeric_limits<std::uint32_t>::max();
   for (std::int64_t i = group.index; i < size; i += group.count) {
-    const std::int64_t entry = indices.at(i, true), outer = quotient(i, at.inner, narrow);
+    const std::int64_t entry = picked_at(indices, ignored, i, true), outer = quotient(i, at.inner, narrow);
     y[i] = entry < 0 ? U{0} : x[(outer * at.n + entry) * at.inner + (i - outer * at.inner)] ^ flipped;
   }
 }
@@ -160,15 +168,16 @@ struct PickedRow : RowOperands<U, 0, true> {
   };
   const U* dy;
   ResolvedIndices indices;
+  IgnoredLabel ignored;
   U flipped;
 
-  PickedRow(const KernelCall& call, const ResolvedIndices& named, U flips)
-      : dy(call.inputs[1].as<const U>()), indices(named), flipped(flips) {
+  PickedRow(const KernelCall& call, const ResolvedIndices& named, const PickRule& rule)
+      : dy(call.inputs[1].as<const U>()), indices(named), ignored(rule.ignored), flipped(rule.flipped_bits<U>()) {
     this->out = call.outputs[0].as<U>();
   }
   __device__ int start(std::int64_t) const { return 0; }
   __device__ Told finish(std::int64_t row, std::int64_t, int, bool once) const {
-    return {indices.at(row, once), static_cast<U>(dy[row] ^ flipped)};
+    return {picked_at(indices, ignored, row, once), static_cast<U>(dy[row] ^ flipped)};
   }
   template <class Values>
   __device__ U give(const Told& told, const Values&, int, std::int64_t i) const {
@@ -328,6 +337,7 @@ void pick_gpu(const KernelCall& call, const PickRule& rule) {
     pick_kernel<<<blocks_for_groups(call.outputs[0].size, 1), k_group_block, 0, stream_of(call.queue)>>>(
         call.inputs[0].as<const U>(),
         ResolvedIndices(call, call.inputs[1], rule.of(call.inputs[0])),
+        rule.ignored,
         at,
         rule.flipped_bits<U>(),
         call.outputs[0].as<U>());
@@ -339,7 +349,7 @@ void pick_backward_gpu(const KernelCall& call, const PickRule& rule) {
   const Rows rows(axis_layout(call.outputs[0].shape, static_cast<int>(rule.axis)));
   const ResolvedIndices indices(call, call.inputs[0], rule.of(call.outputs[0]));
   by_element_size(size_of(call.outputs[0].dtype), [&]<class U>() {
-    launch_rows(call.op.name, PickedRow<U>(call, indices, rule.flipped_bits<U>()), rows, stream_of(call.queue));
+    launch_rows(call.op.name, PickedRow<U>(call, indices, rule), rows, stream_of(call.queue));
   });
 }
 

@@ -4,6 +4,7 @@
 #include <sluice/operator/floating.h>
 #include <sluice/operator/gather/gather.h>
 #include <sluice/operator/gather/placing.h>
+#include <sluice/operator/index_value.h>
 #include <sluice/operator/operator.h>
 #include <sluice/operator/own_defaults.h>
 
@@ -59,11 +60,13 @@ struct GatherAxis {
   IndexMode mode = IndexMode::raise;
 };
 
-/// What pick takes of each row. With `negative` its sign is the other one, which floating types alone have.
+/// What pick takes of each row. With `negative` its sign is the other one, which floating types alone have; of an
+/// ignored label it is 0, and so is its gradient.
 struct PickRule {
   std::int64_t axis = 0;
   IndexMode mode = IndexMode::raise;
   bool negative = false;
+  IgnoredLabel ignored = {};
 
   GatherAxis of(const TensorView& x) const noexcept { return {axis, x.shape[static_cast<int>(axis)], mode}; }
   /// What turns the sign of an element as wide as U.

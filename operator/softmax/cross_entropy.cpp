@@ -17,24 +17,7 @@
 
 namespace sluice {
 
-namespace {
-
-using detail::axis_of;
-using detail::CrossEntropyAttributes;
-using detail::SoftmaxAttributes;
-
-// Of losses of logits of that type.
-DType loss_type(DType logits, const Attributes& attributes) {
-  return detail::is_half(logits) && attributes.as<CrossEntropyAttributes>().wide ? DType::float32 : logits;
-}
-
-Attributes widened(const Attributes& attributes) {
-  CrossEntropyAttributes wide = attributes.as<CrossEntropyAttributes>();
-  wide.wide = true;
-  return Attributes::of(wide);
-}
-
-void check_labels(const char* op, const ArraySpec& x, const ArraySpec& labels, int axis) {
+void detail::check_labels(const char* op, const ArraySpec& x, const ArraySpec& labels, int axis) {
   require<DTypeError>(is_floating(x.dtype), [&] { return message(op, ": takes floating types, not ", x.dtype); });
   require<DTypeError>(is_integer(labels.dtype), [&] {
     return message(
@@ -43,7 +26,7 @@ void check_labels(const char* op, const ArraySpec& x, const ArraySpec& labels, i
         labels.dtype,
         "; labels.astype(int32) makes them so (for probabilities the loss takes sparse_label = false)");
   });
-  const Shape wanted = detail::without_axis(x.shape, axis);
+  const Shape wanted = without_axis(x.shape, axis);
   require<ShapeError>(labels.shape == wanted, [&] {
     return message(
         op,
@@ -58,12 +41,38 @@ void check_labels(const char* op, const ArraySpec& x, const ArraySpec& labels, i
   });
 }
 
+void detail::CrossEntropyAttributes::ignore(const std::optional<std::int64_t>& label) noexcept {
+  ignores = label.has_value();
+  ignored_label = label.value_or(0);
+}
+
+DType detail::loss_type(DType logits, bool wide) noexcept {
+  return is_half(logits) && wide ? DType::float32 : logits;
+}
+
+NDArray detail::rows_of_label(const NDArray& labels, std::int64_t label, SourceLocation site) {
+  return equal(labels.astype(int64, site), label, site);
+}
+
+namespace {
+
+using detail::axis_of;
+using detail::check_labels;
+using detail::CrossEntropyAttributes;
+using detail::LikelihoodAttributes;
+
+Attributes widened(const Attributes& attributes) {
+  CrossEntropyAttributes wide = attributes.as<CrossEntropyAttributes>();
+  wide.wide = true;
+  return Attributes::of(wide);
+}
+
 Specs infer_cross_entropy(const Operator& op, std::span<const ArraySpec> inputs, const Attributes& attributes) {
   const int axis = axis_of<CrossEntropyAttributes>(attributes);
   check_labels(op.name, inputs[0], inputs[1], axis);
   ArraySpec loss = inputs[0];
   loss.shape = detail::without_axis(loss.shape, axis);
-  loss.dtype = loss_type(loss.dtype, attributes);
+  loss.dtype = detail::loss_type(loss.dtype, attributes.as<CrossEntropyAttributes>().wide);
   // Of each row the largest logit, then the log of the sum of exponentials relative to it: their sum would round.
   ArraySpec log_sum = loss;
   log_sum.shape = {2, loss.shape.size()};
@@ -98,15 +107,15 @@ Specs infer_both(const Operator& op, std::span<const ArraySpec> inputs, const At
 }
 
 Specs infer_likelihood(const Operator& op, std::span<const ArraySpec> inputs, const Attributes& attributes) {
-  check_labels(op.name, inputs[0], inputs[1], axis_of<SoftmaxAttributes>(attributes));
+  check_labels(op.name, inputs[0], inputs[1], axis_of<LikelihoodAttributes>(attributes));
   ArraySpec loss = inputs[0];
-  loss.shape = detail::without_axis(loss.shape, axis_of<SoftmaxAttributes>(attributes));
+  loss.shape = detail::without_axis(loss.shape, axis_of<LikelihoodAttributes>(attributes));
   return {loss};
 }
 
 // labels, dy, log_probs: dy's type, with the class axis back.
 Specs infer_likelihood_backward(const Operator& op, std::span<const ArraySpec> inputs, const Attributes& attributes) {
-  check_labels(op.name, inputs[2], inputs[0], axis_of<SoftmaxAttributes>(attributes));
+  check_labels(op.name, inputs[2], inputs[0], axis_of<LikelihoodAttributes>(attributes));
   check_losses(op.name, inputs[1], inputs[0], inputs[2].dtype);
   return {inputs[2]};
 }
@@ -123,8 +132,8 @@ Arrays cross_entropy_gradient(const GradientCall& call) {
   return grads;
 }
 
-// Of (softmax(logits) - onehot(labels)) * dy, with respect to logits and dy. The saved log of the sum is a function of
-// the logits; what depends on the logits through it is in the first of the two.
+// Of (softmax(logits) - onehot(labels)) * dy, with respect to logits and dy, where labels count. The saved log of the
+// sum is a function of the logits; what depends on the logits through it is in the first of the two.
 Arrays cross_entropy_backward_gradient(const GradientCall& call) {
   const NDArray &labels = call.inputs[1], &dy = call.inputs[3];
   const DType computed = dy.dtype();
@@ -132,19 +141,31 @@ Arrays cross_entropy_backward_gradient(const GradientCall& call) {
   const int axis = axis_of<CrossEntropyAttributes>(call.attributes);
   const NDArray p = softmax(logits, axis);
   const NDArray mean_g = sum(p * g, {axis}, true);
+  const auto& how = call.attributes.as<CrossEntropyAttributes>();
+  const NDArray hidden = how.ignores ? detail::rows_of_label(labels, how.ignored_label) : NDArray();
   Arrays grads(4);
-  if (call.wanted[0])
-    grads[0] = (dy.expand_dims(axis) * p * (g - mean_g)).astype(call.inputs[0].dtype());
-  if (call.wanted[3])
-    grads[3] = mean_g.squeeze(axis) - pick(g, labels, axis);
+  if (call.wanted[0]) {
+    const NDArray of_logits = dy.expand_dims(axis) * p * (g - mean_g);
+    grads[0] = (how.ignores ? where(hidden.expand_dims(axis), 0, of_logits) : of_logits).astype(call.inputs[0].dtype());
+  }
+  if (call.wanted[3]) {
+    const IndexMode mode = how.ignores ? IndexMode::clip : IndexMode::raise;
+    const NDArray of_losses = mean_g.squeeze(axis) - pick(g, labels, axis, mode);
+    grads[3] = how.ignores ? where(hidden, 0, of_losses) : of_losses;
+  }
   return grads;
 }
 
 // -pick(log_probs, labels), and its gradient: their kernels, for labels, under a name that errors then have.
 template <detail::PickKernel pick_kernel>
 void negative_pick(const KernelCall& call) {
+  const auto& how = call.attributes.as<LikelihoodAttributes>();
   pick_kernel(
-      call, {.axis = axis_of<SoftmaxAttributes>(call.attributes), .mode = detail::k_label_mode, .negative = true});
+      call,
+      {.axis = how.axis,
+       .mode = detail::k_label_mode,
+       .negative = true,
+       .ignored = {how.ignored.value_or(0), how.ignored.has_value()}});
 }
 
 Arrays likelihood_gradient(const GradientCall& call) {
@@ -205,8 +226,8 @@ constinit const Operator k_softmax_cross_entropy_both = {
 constinit const Operator k_negative_log_likelihood = {
     .name = "negative_log_likelihood",
     .inputs = 2,
-    .attributes = &attribute_type<SoftmaxAttributes>,
-    .normalise = detail::normalise_axis<SoftmaxAttributes>,
+    .attributes = &attribute_type<LikelihoodAttributes>,
+    .normalise = detail::normalise_axis<LikelihoodAttributes>,
     .infer = infer_likelihood,
     .kernels = {on_cpu(negative_pick<detail::pick_cpu>), on_gpu(SLUICE_GPU_KERNEL(negative_pick<detail::pick_gpu>))},
     .gradient = likelihood_gradient,
@@ -215,8 +236,8 @@ constinit const Operator k_negative_log_likelihood = {
 constinit const Operator k_negative_log_likelihood_backward = {
     .name = "negative_log_likelihood_backward",
     .inputs = 3,
-    .attributes = &attribute_type<SoftmaxAttributes>,
-    .normalise = detail::normalise_axis<SoftmaxAttributes, 2>,
+    .attributes = &attribute_type<LikelihoodAttributes>,
+    .normalise = detail::normalise_axis<LikelihoodAttributes, 2>,
     .infer = infer_likelihood_backward,
     .kernels =
         {on_cpu(negative_pick<detail::pick_backward_cpu>),
@@ -232,7 +253,7 @@ NDArray softmax_cross_entropy(const NDArray& logits, const NDArray& labels, int 
 }
 
 NDArray negative_log_likelihood(const NDArray& log_probs, const NDArray& labels, int axis, SourceLocation site) {
-  return invoke_one(k_negative_log_likelihood, {log_probs, labels}, Attributes::of(SoftmaxAttributes{axis}), site);
+  return invoke_one(k_negative_log_likelihood, {log_probs, labels}, Attributes::of(LikelihoodAttributes{axis}), site);
 }
 
 void detail::cross_entropy_in_two(const KernelCall& call, Kernel forward, Kernel backward) {
@@ -255,7 +276,9 @@ detail::OperatorList detail::softmax_operators() noexcept {
       &k_softmax_cross_entropy_backward,
       &k_softmax_cross_entropy_both,
       &k_negative_log_likelihood,
-      &k_negative_log_likelihood_backward};
+      &k_negative_log_likelihood_backward,
+      &k_weighted_cross_entropy,
+      &k_weighted_likelihood};
   return list;
 }
 

@@ -17,8 +17,12 @@ namespace {
 
 constexpr std::int64_t k_grain = 8192;
 
-std::int64_t label_at(const char* op, const TensorView& labels, std::int64_t row, std::int64_t classes) {
+// -1 where it is ignored.
+std::int64_t label_at(
+    const char* op, const TensorView& labels, std::int64_t row, std::int64_t classes, const IgnoredLabel& ignored) {
   const std::int64_t label = load_index(labels.data, labels.dtype, row);
+  if (ignored.is(label))
+    return -1;
   require<IndexError>(label >= 0 && label < classes, [&] {
     return message(op, ": label ", label, " of row ", row, " is outside [0, ", classes, ")");
   });
@@ -73,9 +77,15 @@ void cross_entropy(const KernelCall& call) {
   const LossValues<T> losses(call.outputs[0]);
   C* log_sum = call.outputs[1].as<C>();
   const std::int64_t rows = at.outer * at.inner;
+  const IgnoredLabel ignored = call.attributes.as<CrossEntropyAttributes>().ignored();
   const simd::SoftmaxRows* const vectors = row_vectors<T>(at);
   for_rows(at, vectors != nullptr && k_converted<T> ? at.n : 0, [&](const RowOfRange& here) {
-    const std::int64_t label = label_at("softmax_cross_entropy", call.inputs[1], here.row, at.n);
+    const std::int64_t label = label_at("softmax_cross_entropy", call.inputs[1], here.row, at.n, ignored);
+    if (label < 0) {
+      log_sum[here.row] = log_sum[rows + here.row] = C{0};
+      losses.put(here.row, C{0});
+      return;
+    }
     const T* x = logits + here.offset;
     C largest = -std::numeric_limits<C>::infinity();
     double sum = 0;
@@ -107,9 +117,15 @@ void cross_entropy_backward(const KernelCall& call) {
   const std::int64_t rows = at.outer * at.inner;
   const LossValues<T> dy(call.inputs[3]);
   T* dx = call.outputs[0].as<T>();
+  const IgnoredLabel ignored = call.attributes.as<CrossEntropyAttributes>().ignored();
   const simd::SoftmaxRows* const vectors = row_vectors<T>(at);
   for_rows(at, vectors != nullptr && k_converted<T> ? at.n : 0, [&](const RowOfRange& here) {
-    const std::int64_t label = label_at("softmax_cross_entropy", call.inputs[1], here.row, at.n);
+    const std::int64_t label = label_at("softmax_cross_entropy", call.inputs[1], here.row, at.n, ignored);
+    if (label < 0) {
+      for (std::int64_t i = 0; i < at.n; ++i)
+        dx[here.offset + i * at.inner] = static_cast<T>(0.0F);
+      return;
+    }
     const C scale = dy.get(here.row), largest = log_sum[here.row], log_of_sum = log_sum[rows + here.row];
     if constexpr (std::is_same_v<C, float>) {
       if (vectors != nullptr) {

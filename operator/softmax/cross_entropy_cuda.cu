@@ -14,14 +14,21 @@ struct Labels {
   const void* data;
   DType dtype;
   std::int64_t classes;
+  IgnoredLabel ignored;
   ErrorWord* errors;
 
   Labels(const KernelCall& call, const TensorView& labels, std::int64_t n)
-      : data(labels.data), dtype(labels.dtype), classes(n), errors(call.queue.error_word()) {}
+      : data(labels.data),
+        dtype(labels.dtype),
+        classes(n),
+        ignored(call.attributes.as<CrossEntropyAttributes>().ignored()),
+        errors(call.queue.error_word()) {}
 
-  /// The label of a row, or -1; `reports` is true for one thread of the row.
+  /// The label of a row, or -1 of one that does not count; `reports` is true for one thread of the row.
   __device__ std::int64_t at(std::int64_t row, bool reports) const {
     const std::int64_t label = load_index(data, dtype, row);
+    if (ignored.is(label))
+      return -1;
     if (label >= 0 && label < classes)
       return label;
     if (reports)

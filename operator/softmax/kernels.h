@@ -1,6 +1,9 @@
 #pragma once
 
+#include <optional>
+
 #include <sluice/operator/axis_layout.h>
+#include <sluice/operator/index_value.h>
 #include <sluice/operator/operator.h>
 
 // The kernels and constants of this family; the registry lists the constants.
@@ -11,6 +14,7 @@ extern const Operator k_masked_softmax, k_masked_log_softmax;
 extern const Operator k_softmax_cross_entropy, k_softmax_cross_entropy_backward;
 extern const Operator k_softmax_cross_entropy_both;  // of plans; its gradient may lie where the logits do
 extern const Operator k_negative_log_likelihood, k_negative_log_likelihood_backward;
+extern const Operator k_weighted_cross_entropy, k_weighted_likelihood;
 
 namespace detail {
 
@@ -24,17 +28,47 @@ struct SoftmaxAttributes {
   }
 };
 
-/// Attributes of cross entropies; `axis` is not negative in their normal form.
+/// Attributes of cross entropies; `axis` is not negative in their normal form. What is ignored stands in parts: an
+/// optional number beside the others would not lie in place.
 struct CrossEntropyAttributes {
   std::int64_t axis = -1;
+  std::int64_t ignored_label = 0;  // its rows give 0, and no gradient, where `ignores`
+  bool ignores = false;
   bool wide = false;  // of half logits: losses, and the gradient of these, are float32
+
+  IgnoredLabel ignored() const noexcept { return {ignored_label, ignores}; }
+  void ignore(const std::optional<std::int64_t>& label) noexcept;
 
   template <class V>
   void visit(V&& v) {
     v.field("axis", axis);
     v.field("wide", wide);
+    std::optional<std::int64_t> label = ignores ? std::optional(ignored_label) : std::nullopt;
+    v.field("ignored", label);
+    ignore(label);
   }
 };
+static_assert(Attributes::k_in_place<CrossEntropyAttributes>);
+
+/// Attributes of likelihoods; `axis` is not negative in their normal form.
+struct LikelihoodAttributes {
+  std::int64_t axis = -1;
+  std::optional<std::int64_t> ignored = {};
+
+  template <class V>
+  void visit(V&& v) {
+    v.field("axis", axis);
+    v.field("ignored", ignored);
+  }
+};
+static_assert(Attributes::k_in_place<LikelihoodAttributes>);
+
+/// Throws DTypeError and ShapeError naming `op` where labels along that axis of x do not fit.
+void check_labels(const char* op, const ArraySpec& x, const ArraySpec& labels, int axis);
+/// Of the losses of logits of that type.
+DType loss_type(DType logits, bool wide) noexcept;
+/// Where labels are `label`, whatever their type holds.
+NDArray rows_of_label(const NDArray& labels, std::int64_t label, SourceLocation site = SourceLocation::current());
 
 /// softmax_cross_entropy_both by the kernels of forward and backward.
 void cross_entropy_in_two(const KernelCall& call, Kernel forward, Kernel backward);

@@ -18,6 +18,7 @@
 #include "tests/operator/elementwise_rows.h"
 #include "tests/operator/indexing_cases.h"
 #include "tests/operator/linalg_cases.h"
+#include "tests/operator/loss_cases.h"
 #include "tests/operator/neural_cases.h"
 #include "tests/operator/norm_cases.h"
 #include "tests/operator/reduction_rows.h"
@@ -89,10 +90,6 @@ inline void add_rows_and_places(Cases& cases) {
   }
   for (const int axis : {0, 1}) {
     const auto labels = [=](const NDArray& x) { return cycled({1, 0, 2}, {x.shape()[1 - axis]}, x); };
-    cases.push_back(
-        {"cross entropy", {{3, 3}}, [=](const auto& v) { return softmax_cross_entropy(v[0], labels(v[0]), axis); }});
-    cases.push_back(
-        {"likelihood", {{3, 3}}, [=](const auto& v) { return negative_log_likelihood(v[0], labels(v[0]), axis); }});
     cases.push_back({"pick", {{3, 3}}, [=](const auto& v) { return pick(v[0], labels(v[0]), axis); }});
     cases.push_back({"stack", {{2, 3}, {2, 3}}, [=](const auto& v) { return stack({v[0], v[1]}, axis); }});
   }
@@ -374,6 +371,7 @@ inline const std::vector<DifferentiableCase>& differentiable_cases() {
     case_parts::add_elementwise_cases(made);
     case_parts::add_reductions(made);
     case_parts::add_rows_and_places(made);
+    case_parts::add_class_losses(made);
     case_parts::add_scans_and_orders(made);
     case_parts::add_index_arrays(made);
     case_parts::add_sequences(made);

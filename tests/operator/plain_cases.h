@@ -104,9 +104,15 @@ inline void add_pooled_convolutions(std::vector<PlainCase>& cases) {
 
 inline void add_parts_of_layers(std::vector<PlainCase>& cases) {
   const std::optional<DType> any, labels = int32;
-  cases.push_back(by_name("softmax_cross_entropy_both", {{{2, 3}, any}, {{2}, labels}, {{2}, any}}, "axis=1"));
-  cases.back().low = 0;
-  cases.back().high = 2;
+  const auto add_loss = [&](const char* op, const Shape& third, const char* how) {
+    cases.push_back(by_name(op, {{{2, 3}, any}, {{2}, labels}, {third, any}}, how));
+    cases.back().low = 0;
+    cases.back().high = 2;
+  };
+  add_loss("softmax_cross_entropy_both", {2}, "axis=1");
+  add_loss("softmax_cross_entropy_both", {2}, "axis=1, ignored=1");
+  add_loss("weighted_cross_entropy", {3}, "ignored=2, smoothing=0.25");
+  add_loss("weighted_likelihood", {3}, "ignored=2");
   cases.push_back(by_name("matmul_relu_backward", {{{3, 4}, any}, {{4, 5}, any}, {{3, 5}, any}}, ""));
   cases.push_back(by_name("dense_backward_bias", alike(1, {5, 4}), ""));
   for (const char* op : {"gelu_backward_bias", "gelu_tanh_backward_bias", "silu_backward_bias"})

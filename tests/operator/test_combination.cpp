@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -90,13 +91,13 @@ Arrays layers(std::int64_t rows, std::int64_t in, std::int64_t hidden, std::int6
 }
 
 /// Losses of logits and the gradient, as a trainer has them.
-Arrays loss_of(const Arrays& in, int axis, bool weighted) {
+Arrays loss_of(const Arrays& in, int axis, bool weighted, std::optional<std::int64_t> ignored = {}) {
   NDArray logits = in[0].copy();
   logits.attach_grad();
   NDArray losses;
   {
     const autograd::RecordScope record;
-    losses = softmax_cross_entropy(logits, in[1], axis);
+    losses = softmax_cross_entropy(logits, in[1], {.axis = axis, .ignored = ignored});
   }
   losses.backward(weighted ? losses * 2.0 : NDArray());
   return {losses, logits.grad()};
@@ -124,10 +125,14 @@ void check_losses(Device device) {
       rows.erase(axis < 0 ? shape.ndim() + axis : axis);
       const NDArray logits = random_array(shape, 4, -8, 8, dtype).to(device);
       const NDArray labels = random_array(rows, 5, 0, 2.9).astype(int32).to(device);
-      const Graph made =
-          combined({logits, labels}, [axis = axis](const Arrays& in) { return loss_of(in, axis, false); });
-      CHECK(has(made, k_loss));
-      CHECK_FALSE(has(made, "softmax_cross_entropy_backward"));
+      for (const std::optional<std::int64_t> ignored :
+           {std::optional<std::int64_t>(), std::optional<std::int64_t>(1)}) {
+        CAPTURE(ignored.has_value());
+        const Graph made = combined(
+            {logits, labels}, [&, axis = axis](const Arrays& in) { return loss_of(in, axis, false, ignored); });
+        CHECK(has(made, k_loss));
+        CHECK_FALSE(has(made, "softmax_cross_entropy_backward"));
+      }
     }
   }
 }

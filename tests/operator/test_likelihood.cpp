@@ -100,7 +100,7 @@ void check_refusals(Device device) {
     const NDArray grad = invoke_one(
         *find_operator("negative_log_likelihood_backward"),
         {labels, ones({2}, {.device = device}), shape_only({.shape = {2, 3}, .device = device})},
-        Attributes::of(detail::SoftmaxAttributes{1}),
+        Attributes::of(detail::LikelihoodAttributes{1}),
         {});
     CHECK_THROWS_AS(grad.wait_to_read(), IndexError);
     CHECK_THROWS_WITH(

@@ -36,6 +36,8 @@ const std::vector<Refusal> k_refusals = {
     {"pick", "nothing to pick from"},
     {"cross entropy", "is outside [0, 0)", true},
     {"likelihood", "is outside [0, 0)", true},
+    {"weighted", "nothing to take from"},
+    {"smoothed ", "nothing to pick from"},
     {"take_places", "is out of bounds for axis 1 with size 0", true},
     {"sequence_last", "of 0 steps at most", true},
     {"softmax_cross_entropy_both", "is outside [0, 0)", true},

@@ -92,6 +92,56 @@ for shape, axis in SHAPES:
         )
 
 
+def padded(shape, axis, ignored, weighted=False):
+    """Labels of which some are `ignored`; maybe a weight a class."""
+    rest = [n for a, n in enumerate(shape) if a != axis % len(shape)]
+
+    def make(source):
+        labels = source.whole(*rest, low=0, high=shape[axis])
+        labels = torch.where(source.whole(*rest, low=0, high=3) == 0, ignored, labels).to(labels.dtype)
+        return [source.values(*shape), labels, *([source.values(shape[axis], low=0.1)] if weighted else [])]
+
+    return make
+
+
+def reduced(function, axis, **told):
+    """PyTorch's loss of rows, without the mean."""
+
+    def call(x, labels, weight=None):
+        moved = x.movedim(axis, -1)
+        rows = moved.reshape(-1, moved.shape[-1])
+        told_weight = {"weight": weight} if weight is not None else {}
+        return function(rows, labels.flatten().long(), reduction="none", **told, **told_weight).reshape(labels.shape)
+
+    return call
+
+
+# PyTorch gives weights no gradient; ours is compared with finite differences (tests/operator).
+for shape, axis in SHAPES:
+    for ignored in (-100, 1):
+        rows = {"label": str(shape), "gradients": (0,), **LOOSE}
+        for name, function in (("softmax_cross_entropy", F.cross_entropy), ("negative_log_likelihood", F.nll_loss)):
+            told = {"axis": axis, "ignored": ignored}
+            reference = reduced(function, axis, ignore_index=ignored)
+            compare(name, Call(padded(shape, axis, ignored), reference, told, outputs=(0,), **rows))
+        for smoothing in (0.0, 0.1):
+            for weighted in (False, True):
+                reference = reduced(F.cross_entropy, axis, ignore_index=ignored, label_smoothing=smoothing)
+                told = {"axis": axis, "ignored": ignored, "smoothing": smoothing}
+                compare(
+                    "weighted_cross_entropy", Call(padded(shape, axis, ignored, weighted), reference, told, **rows)
+                )
+        compare(
+            "weighted_likelihood",
+            Call(
+                padded(shape, axis, ignored, True),
+                reduced(F.nll_loss, axis, ignore_index=ignored),
+                {"axis": axis, "ignored": ignored},
+                **rows,
+            ),
+        )
+
+
 def attention(q, k, v, mask, told):
     """By its definition; a query that sees no key gives 0."""
     repeat = q.shape[1] // k.shape[1]

@@ -194,13 +194,17 @@ def loss(call):
         if call.attributes.get("reduction", b"mean") == b"none"
         else lacks("a loss that is added up")
     )
-    if call.given(2) or call.attribute("ignore_index") is not None:
-        raise NoCounterpart("weights of classes, classes that do not count")
-    x = call.inputs[0]
+    x, labels = call.inputs[:2]
+    told = {"axis": 1}
+    if call.attribute("ignore_index") is not None:
+        told["ignored"] = call.attribute("ignore_index")
     if len([name for name in call.node.output if name]) > 1:
         raise NoCounterpart("log_prob beside the loss")
-    name = "softmax_cross_entropy" if call.node.op_type.startswith("Softmax") else "negative_log_likelihood"
-    return call.run(name, [x, call.inputs[1]], axis=1)[:1]
+    of_logits = call.node.op_type.startswith("Softmax")
+    if call.given(2):
+        name = "weighted_cross_entropy" if of_logits else "weighted_likelihood"
+        return call.run(name, [x, labels, call.inputs[2]], **told)
+    return call.run("softmax_cross_entropy" if of_logits else "negative_log_likelihood", [x, labels], **told)[:1]
 
 
 def lacks(reason):
