@@ -10,7 +10,7 @@ using gluon::TrainStep;
 
 namespace {
 
-/// Tells its parent's layer what stands in `line`, so that messages can be compared with it.
+/// The line of the call that is the reason, and what was said of it.
 struct Reasoned {
   int line = 0;
   std::string text = {};
