@@ -33,6 +33,7 @@ struct SharedDecoder {
 
   NvjpegDecoder decoder;
   int users = 0;          // images whose tasks have not ended
+  bool is_taken = false;  // one of them has not pushed both of its tasks: another's must not come between them
   Var turn = {};          // while there are any
   PositionSet last = {};  // where the GPU works on the last one
 };
@@ -44,6 +45,11 @@ class Decoders {
 
   /// One that is idle, or a new one, or if there are enough the one that fewest use.
   SharedDecoder& enter(Engine& engine);
+  /// Both tasks of the image that entered are pushed, or will not be.
+  void let_others_in(SharedDecoder& used) noexcept {
+    const std::lock_guard hold(mutex_);
+    used.is_taken = false;
+  }
   void leave(SharedDecoder& used) noexcept;
 
  private:
@@ -62,7 +68,7 @@ SharedDecoder& Decoders::choose(Engine& engine) {
       idle = one.get();
       if (EngineAccess::passed(engine, one->last))
         return *idle;
-    } else if (one->turn && (shared == nullptr || one->users < shared->users)) {
+    } else if (!one->is_taken && (shared == nullptr || one->users < shared->users)) {
       shared = one.get();
     }
   }
@@ -76,14 +82,16 @@ SharedDecoder& Decoders::choose(Engine& engine) {
 SharedDecoder& Decoders::enter(Engine& engine) {
   std::unique_lock hold(mutex_);
   SharedDecoder& chosen = choose(engine);
+  chosen.is_taken = true;
   if (++chosen.users > 1)
     return chosen;
-  hold.unlock();  // no lock is held where the engine is called; without a turn nobody else chooses it
+  hold.unlock();  // no lock is held where the engine is called; nobody else chooses what is taken
   try {
     Var turn = engine.new_var({.pending = &chosen.last});
     hold.lock();
     chosen.turn = std::move(turn);
   } catch (...) {
+    let_others_in(chosen);
     leave(chosen);
     throw;
   }
@@ -149,6 +157,7 @@ class Passing {
     decoders_ = &decoders;
     return used_->turn;
   }
+  void let_others_in() noexcept { decoders_->let_others_in(*used_); }
 
   /// The CPU's part. Errors are the image's, not those of the turn.
   void read() noexcept;
@@ -198,6 +207,10 @@ NDArray push(const std::shared_ptr<Passing>& passing, Decoders& decoders, Device
   NDArray image =
       empty({header.height, header.width, std::int64_t{header.channels}}, {.dtype = uint8, .device = device});
   const Var turn = passing->enter(engine, decoders);
+  struct Entered {
+    Passing& passing;
+    ~Entered() { passing.let_others_in(); }
+  } const entered{*passing};
   engine.push(
       {.name = "imdecode", .access = {out(turn)}}, [passing] { passing->read(); }, site);
   sluice::detail::Buffer* const buffer = image.object()->buffer;

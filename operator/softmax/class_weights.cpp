@@ -86,24 +86,23 @@ Specs infer_likelihood(const Operator& op, std::span<const ArraySpec> inputs, co
   return {losses_of(inputs[0], axis, false)};
 }
 
-// Losses times the weights of their labels; what is ignored is no class perhaps, and 0 already.
-NDArray weighed(const NDArray& losses, const NDArray& labels, const NDArray& weights, SourceLocation site) {
-  const NDArray each = take(weights.astype(losses.dtype(), site), labels, 0, IndexMode::clip, site);
-  return multiply(losses, each, site);
+// The weights of the labels; what is ignored is no class perhaps, and its loss 0 already. Taken before losses are
+// computed, as logits are: where there is no class these refuse, and nobody would hear of a loss that failed.
+NDArray weights_of(const NDArray& labels, const NDArray& weights, DType dtype, SourceLocation site) {
+  return take(weights.astype(dtype, site), labels, 0, IndexMode::clip, site);
 }
 
 // The mean over all classes c of w[c] * -log p[c]. Of what each row's label has of it, -log p = losses, there is
-// -log p[c] = losses + logits[label] - logits[c]: no array of probabilities is made. Half logits are cast for the mean,
-// which keeps nothing of them.
+// -log p[c] = losses + chosen, logits[label], - logits[c]: no array of probabilities is made. Half logits are cast for
+// the mean, which keeps nothing of them.
 NDArray over_classes(
     const NDArray& losses,
     const NDArray& logits,
-    const NDArray& labels,
+    const NDArray& chosen,
     const NDArray& weights,
     int axis,
     SourceLocation site) {
   const DType wide = losses.dtype();
-  const NDArray chosen = pick(logits, labels, axis, IndexMode::clip, site).astype(wide, site);
   const NDArray x = logits.astype(wide, site);
   if (!weights.defined())
     return add(losses, subtract(chosen, mean(x, {axis}, false, site), site), site);
@@ -123,10 +122,16 @@ Arrays cross_entropy(std::span<const NDArray> inputs, const Attributes& attribut
   // Losses of half logits are rounded once, at the end.
   detail::CrossEntropyAttributes plain{.axis = axis, .wide = true};
   plain.ignore(how.ignored);
+  const DType wide = detail::loss_type(logits.dtype(), true);
+  NDArray each, chosen;
+  if (weights.defined())
+    each = weights_of(labels, weights, wide, site);
+  if (how.smoothing > 0)
+    chosen = pick(logits, labels, axis, IndexMode::clip, site).astype(wide, site);
   const NDArray losses = invoke(k_softmax_cross_entropy, inputs.first(2), Attributes::of(plain), site)[0];
-  NDArray result = weights.defined() ? weighed(losses, labels, weights, site) : losses;
+  NDArray result = each.defined() ? multiply(losses, each, site) : losses;
   if (how.smoothing > 0) {
-    NDArray smooth = over_classes(losses, logits, labels, weights, axis, site);
+    NDArray smooth = over_classes(losses, logits, chosen, weights, axis, site);
     if (how.ignored)
       smooth = where(detail::rows_of_label(labels, *how.ignored, site), 0, smooth, site);
     result = add(multiply(result, 1 - how.smoothing, site), multiply(smooth, how.smoothing, site), site);
@@ -136,8 +141,8 @@ Arrays cross_entropy(std::span<const NDArray> inputs, const Attributes& attribut
 
 Arrays likelihood(std::span<const NDArray> inputs, const Attributes& attributes, SourceLocation site) {
   infer_likelihood(k_weighted_likelihood, detail::specs_of(inputs), attributes);
-  const NDArray losses = invoke_one(k_negative_log_likelihood, {inputs[0], inputs[1]}, attributes, site);
-  return {weighed(losses, inputs[1], inputs[2], site)};
+  const NDArray each = weights_of(inputs[1], inputs[2], inputs[0].dtype(), site);
+  return {multiply(invoke_one(k_negative_log_likelihood, {inputs[0], inputs[1]}, attributes, site), each, site)};
 }
 
 }  // namespace

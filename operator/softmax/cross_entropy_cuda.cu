@@ -66,9 +66,10 @@ struct LossesOfRows {
     return once && label >= 0 ? static_cast<C>(logits[offset + label * step]) : C{0};
   }
   __device__ void put(std::int64_t row, const KnownOfRow<C>& known, C largest, C log_of_sum) const {
-    log_sum[row] = largest;
-    log_sum[count + row] = log_of_sum;
-    losses.put(row, known.label < 0 ? C{0} : minus(log_of_sum, known.chosen - largest));
+    const bool counts = known.label >= 0;  // what is kept of other rows nobody reads
+    log_sum[row] = counts ? largest : C{0};
+    log_sum[count + row] = counts ? log_of_sum : C{0};
+    losses.put(row, counts ? minus(log_of_sum, known.chosen - largest) : C{0});
   }
 };
 

@@ -84,6 +84,7 @@ constexpr std::size_t count_states(const Rule& rule) noexcept {
     return rule.momentum != 0 ? 3 : 2;
   else if constexpr (is_one_of(
                          std::type_identity<rules::AdaGrad>(),
+                         std::type_identity<rules::GroupAdaGrad>(),
                          std::type_identity<rules::Sgld>(),
                          std::type_identity<rules::Lars>()))
     return 1;

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <memory>
+#include <utility>
+#include <vector>
 
 #include <sluice/engine/detail/node_pool.h>
 #include <sluice/operator/update/work.h>
@@ -17,9 +19,10 @@ using WorkPool = NodePool<RecycledWork, &RecycledWork::next>;
 
 struct GiveWorkBack {
   void operator()(RecycledWork* work) const noexcept {
-    work->pieces.clear();
-    work->numbers = work->guard = nullptr;
-    work->factored.reset();
+    std::vector<UpdatePiece> room = std::move(work->pieces);
+    room.clear();
+    static_cast<UpdateWork&>(*work) =
+        UpdateWork{.pieces = std::move(room)};  // nothing else of a step is left to the next
     WorkPool::give(work);
   }
 };

@@ -160,6 +160,7 @@ TEST_CASE("T21: wait_all tells of every failure once, the earliest push first, w
   // All have ended: the order in which they did is not the order of the pushes.
   REQUIRE(eventually([&] { return engine.counters().retired == k_threads * k_each; }));
   std::vector<std::uint64_t> numbers;
+  std::set<std::shared_ptr<const FailureRecord>> told;  // two cores may count one tick: numbers of theirs are not apart
   for (bool threw = true; threw;) {
     threw = false;
     try {
@@ -167,11 +168,12 @@ TEST_CASE("T21: wait_all tells of every failure once, the earliest push first, w
     } catch (const ValueError& error) {
       threw = true;
       numbers.push_back(error.record()->push_number);
+      told.insert(error.record());
     }
   }
   CHECK(numbers.size() == k_threads * k_each);
   CHECK(std::is_sorted(numbers.begin(), numbers.end()));
-  CHECK(std::adjacent_find(numbers.begin(), numbers.end()) == numbers.end());
+  CHECK(told.size() == numbers.size());
 }
 
 TEST_CASE("T28: under an executor, too, two bodies that wait for each other's Var get a Deadlock that names both") {
